@@ -6,16 +6,16 @@
 #   --draft-model  a drafter model of MODEL that reads tokens; without one its schedules are left out
 #   YGGC   the program, built with CUDA_HOME set, so that kernels are in it
 #   TESTS  the integration tests' binary: target/*/deps/it-*, of the same build
-#   MODEL  a model's file; a GGUF file for the part `large`
+#   MODEL  a model's file; a GGUF file for the parts `large` and `streamed`
 #   OUT    a folder for raw results; made if it is not there
-#   PART   tests, overlap, lossless, widths, large, plan, schedules, breakdown; without any, all of them in this order
+#   PART   tests, overlap, lossless, widths, large, streamed, plan, schedules, breakdown; without any, all of them in this order
 #
 # Prints a line for each check as it ends, and a table. A check may take 8 minutes. One that ended well is not run again in the same OUT, so
 # that a window of a few minutes can go on where the last one stopped. Ends with 1 if one fails; the others are run all the same. OUT.tar.gz
 # has all results, also those of earlier windows. `breakdown` needs python3.
 set -uo pipefail
 
-all_parts=(tests overlap lossless widths large plan schedules breakdown)
+all_parts=(tests overlap lossless widths large streamed plan schedules breakdown)
 usage() {
     sed -n 's/^# \{0,1\}//p' "$0" | sed -n '3,10p' >&2
     exit 2
@@ -110,6 +110,34 @@ by_width() { limited "$yggc" bench -m "$1" --device cuda --kernels --widths "$wi
 # Answers of arms to the prompts. Those of every arm are compared with plain decoding's, token by token.
 answer() { limited "$yggc" bench --device cuda --prompts "$prompts" -n "$tokens" --repetitions "$answers" --json "$@"; }
 
+# The model at the cost of a large one.
+inflated() {
+    mkdir -p "$large"
+    if [[ ! -e $large/model.gguf ]]; then rm -f "$out/inflate.done"; fi
+    check inflate limited "$yggc" inspect -m "$model" --inflate "$shape" -o "$large/model.gguf" --stage config
+}
+
+# The least bytes of weights that a model needs on the device.
+least_resident() {
+    limited "$yggc" run -m "$1" --device cuda --resident 1 --no-spec -n 1 -p x 2>&1 | sed -n 's/.*at least \([0-9]*\).*/\1/p'
+}
+
+# Forwards by width of a model of which as much is streamed as can be. `forward` is T(W), `fetched` what the copies take without forwards.
+by_width_streamed() {
+    local least
+    least=$(least_resident "$1")
+    if [[ ! $least ]]; then
+        echo "expected the least budget from the program, found none" >&2
+        return 1
+    fi
+    by_width "$1" --resident "$least" >"$out/streamed.json" || return
+    cat "$out/streamed.json"
+    if ! grep -q '"streamed_bytes":[1-9]' "$out/streamed.json"; then
+        echo "expected streamed weights within $least bytes, found none" >&2
+        return 1
+    fi
+}
+
 if is_wanted tests; then
     check conformance on_device \
         backends::every_tier_follows_the_reference_on_every_format \
@@ -157,13 +185,20 @@ if is_wanted widths; then
     check widths-apart by_width "$model" --no-overlap
 fi
 if is_wanted large; then
-    # The model at the cost of a large one: T(W) with and without overlap, and graphs against launches one by one, on real text.
-    mkdir -p "$large"
-    if [[ ! -e $large/model.gguf ]]; then rm -f "$out/inflate.done"; fi
-    check inflate limited "$yggc" inspect -m "$model" --inflate "$shape" -o "$large/model.gguf" --stage config
+    # T(W) with and without overlap, and graphs against launches one by one, on real text.
+    inflated
     check large-widths by_width "$large/model.gguf"
     if [[ $is_dry == no ]]; then check large-apart by_width "$large/model.gguf" --no-overlap; fi
     check large-eager answer -m "$large/model.gguf" --arms ar,eager
+fi
+if is_wanted streamed; then
+    # The same bits as in the device's memory, and T(W) beside the bandwidth of the copies.
+    check streamed-bits on_device \
+        streaming::the_bits_are_those_of_a_model_in_memory \
+        streaming::sessions_over_one_model_take_turns \
+        streaming::steps_without_the_host_are_those_of_a_model_in_memory
+    inflated
+    check streamed-widths by_width_streamed "$large/model.gguf"
 fi
 if is_wanted plan; then
     check profile limited "$yggc" profile -m "$model" --device cuda "${profiled[@]}" "${drafter[@]}" -o "$out/gpu.profile"
@@ -192,6 +227,14 @@ if is_wanted breakdown; then
 fi
 
 echo
+if [[ -s $out/streamed.json ]]; then
+    median() { grep -o "\"$1\":{\"median_us\":[0-9.]*" "$out/streamed.json" | head -1 | sed 's/.*://'; }
+    bytes=$(grep -o '"streamed_bytes":[0-9]*' "$out/streamed.json" | head -1 | sed 's/.*://')
+    awk -v bytes="$bytes" -v forward="$(median forward)" -v copies="$(median fetched)" 'BEGIN {
+        printf "streamed: %d bytes a forward, copied in %.1f us alone (%.1f GB/s); T(1) %.1f us, %.2f of that\n",
+            bytes, copies, bytes / copies / 1000, forward, forward / copies
+    }'
+fi
 if [[ -s $out/explain.out ]]; then sed -n '1,12p' "$out/explain.out"; fi
 tar -C "$(dirname "$out")" -czf "$out.tar.gz" "$(basename "$out")"
 packed=$(stat -c %s "$out.tar.gz")

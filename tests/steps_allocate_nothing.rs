@@ -131,7 +131,8 @@ fn streaming(tier: Tier) -> Arc<ExecutableSet> {
         KeptPlace { folder: folder.path().into(), least_bytes: 0, most_bytes: None, most_read_bytes: 0 };
     let model = Model::open(&path).expect("a generated model opens");
     let model = model.kept_in(kept, |_| ()).expect("the system says how old it is");
-    let within = |budget| set_within(&model, tier, Activations::Int8, Some(budget));
+    let activations = if tier == Tier::Cuda { Activations::Native } else { Activations::Int8 };
+    let within = |budget| set_within(&model, tier, activations, Some(budget));
     let least = match within(0) {
         Err(RuntimeError::Budget(error)) => error.least,
         other => panic!("expected a budget that is too small, found {other:?}"),
@@ -474,6 +475,11 @@ fn check_cuda(model: &Model, sampled: Sampling) {
         check_steps(&set, drafter, 1, sampling);
     }
     check_steps(&set, ("layer_skip", Schedule::TwoLaunches), 1, sampled);
+    let streamed = streaming(Tier::Cuda);
+    check_observed(&streamed, 1);
+    for drafter in [("none", Schedule::Plain), ("layer_skip", Schedule::WholeStep)] {
+        check_steps(&streamed, drafter, 1, Sampling::GREEDY);
+    }
 }
 
 /// Streamed weights are read by threads that allocate nothing either.

@@ -39,6 +39,19 @@ pub enum BackendError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Memory of the host that a GPU reads was refused.
+    #[error(
+        "{bytes} bytes of pinned memory for streamed weights were refused by the system, behind {pinned} of {total}: expected room for all; \
+         end what else runs here, raise the limit of locked memory, or let more weights stay on the device"
+    )]
+    PinnedMemory {
+        /// How much.
+        bytes: usize,
+        /// Bytes of streamed weights that are there.
+        pinned: usize,
+        /// Bytes of all of them.
+        total: usize,
+    },
     /// Streamed weights could not be read.
     #[error(
         "the weights that are streamed from `{}` cannot be read: {reason}; check the disk, and remove the file for it to be made again",

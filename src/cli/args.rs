@@ -151,8 +151,8 @@ pub(crate) struct DeviceArgs {
     /// Element type of the key/value cache; changes answers
     #[arg(long, value_enum, default_value_t = CacheName::F16, help_heading = "Machine")]
     pub(crate) cache: CacheName,
-    /// Most bytes of weights in memory, as in 500M or 2G; the rest is read from disk for every forward. Changes no answer
-    /// [default: all in memory]
+    /// Most bytes of weights in memory, a GPU's own with --device cuda, as in 500M or 2G; for every forward the rest is read from disk, or
+    /// copied to the GPU. Changes no answer [default: all in memory]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Machine")]
     pub(crate) resident: Option<u64>,
     /// Begin no GPU kernel while the one before it still runs; changes no answer

@@ -81,11 +81,6 @@ impl Machine {
                     "--cache {cache} is for --device cpu: a GPU's kernels read f16; leave it out"
                 )));
             }
-            (DeviceName::Cuda, None) if args.resident.is_some() => {
-                return Err(Failure::Usage(
-                    "--resident is for --device cpu: a GPU streams no weights; leave it out".to_owned(),
-                ));
-            }
             (DeviceName::Cuda, None) => Tier::Cuda,
         };
         if tier == Tier::Cuda {

@@ -162,7 +162,7 @@ pub(crate) fn memory(memory: Memory) -> String {
     let bytes = |bytes: usize| output::bytes(bytes as u64);
     let streamed = match streamed_bytes {
         0 => String::new(),
-        streamed => format!("; {} of weights are read from disk for every forward", bytes(streamed)),
+        streamed => format!("; {} of weights are streamed for every forward", bytes(streamed)),
     };
     format!("memory     {} of weights, {} of session{streamed}", bytes(weight_bytes), bytes(session_bytes))
 }

@@ -209,7 +209,9 @@ fn of_backend(error: &BackendError) -> (ErrorKind, Option<Hint>) {
         BackendError::DeviceMemory { .. } | BackendError::Memory { .. } => {
             (ErrorKind::Device, Some(Hint::Context))
         }
-        BackendError::NoStream { .. } => (ErrorKind::Device, Some(Hint::Resident)),
+        BackendError::NoStream { .. } | BackendError::PinnedMemory { .. } => {
+            (ErrorKind::Device, Some(Hint::Resident))
+        }
         BackendError::Stream { .. } => (ErrorKind::Device, None),
         BackendError::Threads { .. } => (ErrorKind::Device, Some(Hint::Threads)),
         BackendError::Weight { .. } => (ErrorKind::Input, None),

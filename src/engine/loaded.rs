@@ -30,8 +30,8 @@ pub struct LoadOptions {
     /// Widths to make executables for; 1 is always added.
     pub widths: Vec<usize>,
     /// Most bytes of packed weights in memory: as many matrices of the last layers as do not fit are read from a file by every forward, which the
-    /// model must have been opened with a place for ([`Model::kept_in`]). `None` keeps all in memory. What drafters have of their own comes on
-    /// top.
+    /// model must have been opened with a place for ([`Model::kept_in`]). Of a GPU it is its own memory, and they are copied from pinned memory of
+    /// the host. `None` keeps all in memory. What drafters have of their own comes on top.
     pub resident: Option<usize>,
 }
 

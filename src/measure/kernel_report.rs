@@ -116,6 +116,10 @@ pub struct ForwardReport {
     pub forward: Timing,
     /// The observed forward, from its first step to its last.
     pub observed: Timing,
+    /// Of that, what its steps waited for streamed matrices; on a GPU, which copies none ahead of an observed step, all their copies. None
+    /// where nothing is streamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetched: Option<Timing>,
     /// Its ops in the order of the program.
     #[serde(skip)]
     pub ops: Vec<OpReport>,
@@ -211,8 +215,15 @@ mod tests {
         let work = Work { bytes: 3_000, flops: 0 };
         let timing = Timing::of(&[40.0]);
         let ops = vec![op(2, work, 16.0), op(1, work, 20.0)];
-        let forward =
-            ForwardReport { width: 1, context: 5, forward: timing, observed: timing, ops, heads: Vec::new() };
+        let forward = ForwardReport {
+            width: 1,
+            context: 5,
+            forward: timing,
+            observed: timing,
+            fetched: None,
+            ops,
+            heads: Vec::new(),
+        };
         assert_eq!((forward.steps(), forward.steps_us(), forward.remainder_us()), (3, 36.0, 4.0));
         assert_eq!((forward.barriers_us(&roofline), forward.floor_us(&roofline)), (1.5, 9.0));
         assert_eq!(forward.share(&roofline), 9.0 / 40.0);

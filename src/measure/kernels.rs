@@ -225,7 +225,7 @@ fn measure(
     let mut drafted = Head::new(facts.clone(), Some(format!("candidates, {TOP_K} of a row")));
     let mut logits = Head::new(forward(session, width, context)?.steps(), None);
     let mut moments: Vec<(Moment, Instant)> = Vec::with_capacity(3 * facts.len() + 1);
-    let (mut plain, mut observed) = (Vec::new(), Vec::new());
+    let (mut plain, mut observed, mut fetched) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..WARM_UP + repetitions {
         let prepared = forward(session, width, context)?;
         let start = now();
@@ -251,6 +251,9 @@ fn measure(
         }
         plain.push(plain_us);
         observed.push(step_times(&moments).map(|time| time.fetch_us + time.whole_us).sum());
+        if moments.iter().any(|(moment, _)| matches!(moment, Moment::Fetched(_))) {
+            fetched.push(step_times(&moments).map(|time| time.fetch_us).sum());
+        }
         for time in step_times(&moments) {
             times[time.step].add(time);
         }
@@ -260,6 +263,7 @@ fn measure(
         context,
         forward: Timing::of(&plain),
         observed: Timing::of(&observed),
+        fetched: (!fetched.is_empty()).then(|| Timing::of(&fetched)),
         ops: ops(&facts, &times),
         heads: [drafted.report(), logits.report()].concat(),
     })

@@ -20,7 +20,7 @@ pub enum RuntimeError {
     Budget(#[from] BudgetError),
     /// A device that streams no weights.
     #[error(
-        "`{tier}` streams no weights: expected a tier of the processor; leave the budget out, or run there"
+        "`{tier}` streams no weights: expected a GPU, or another tier of the processor; leave the budget out, or run there"
     )]
     NotStreamed {
         /// The device.

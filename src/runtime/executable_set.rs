@@ -4,10 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     backend::{
-        self, Activations, BackendError, Executables, KvFormat, ReplayOptions, SlotLayout, Tier, Workers,
+        self, Activations, BackendError, CUDA_FORMATS, Executables, KvFormat, ReplayOptions, SlotLayout,
+        Tier, Workers,
     },
     compile::{self, CompileError},
-    ir::{Binding, DeviceSpec, Graph, Id, IdVec, Placed, Program, ProgramId, Substituted, WeightSource},
+    ir::{
+        Binding, DeviceLayout, DeviceSpec, Graph, Id, IdVec, Placed, Program, ProgramId, Substituted,
+        WeightSource,
+    },
 };
 
 use super::{
@@ -34,7 +38,7 @@ pub struct SetOptions {
     pub model_context: usize,
     /// Threads that will pack the weights.
     pub threads: usize,
-    /// Most bytes of packed weights in memory, the buffer for streamed ones among them; `None` keeps all there.
+    /// Most bytes of packed weights in the device's memory, the buffer for streamed ones among them; `None` keeps all there.
     pub resident: Option<usize>,
 }
 
@@ -79,7 +83,7 @@ impl SkipSet {
 pub struct Memory {
     /// Packed weights in memory, those of variants and the buffer for streamed ones among them; shared by all sessions of the set.
     pub weight_bytes: usize,
-    /// Packed weights that every forward of the model reads from a file.
+    /// Packed weights that every forward of the model reads from a file, or a GPU from memory of the host.
     pub streamed_bytes: usize,
     /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
@@ -214,11 +218,17 @@ impl ExecutableSet {
         device: &DeviceSpec,
         budget: usize,
     ) -> Result<Placed, RuntimeError> {
-        if matches!(device.tier, Tier::Cuda | Tier::Reference) {
-            return Err(RuntimeError::NotStreamed { tier: device.tier });
-        }
+        let layout = match device.tier {
+            Tier::Reference => return Err(RuntimeError::NotStreamed { tier: device.tier }),
+            // Loading refuses what there are no kernels for.
+            Tier::Cuda if !graph.weights().iter().all(|weight| CUDA_FORMATS.contains(&weight.format)) => {
+                return Ok(Placed::default());
+            }
+            Tier::Cuda => DeviceLayout::Cuda,
+            Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => DeviceLayout::Cpu,
+        };
         let one_row = compile(graph, Binding { width: 1, outputs: 1 }, device)?;
-        Ok(graph.place(&one_row, budget)?)
+        Ok(graph.place(&one_row, layout, budget)?)
     }
 
     /// Where the weights of the model are, if a budget was given for those in memory.

@@ -33,6 +33,8 @@ pub(crate) const WITHOUT: &str = "YGG_EMULATION_WITHOUT";
 pub(crate) const SHIFT: &str = "YGG_EMULATION_SHIFT";
 pub(crate) const LATE: &str = "YGG_EMULATION_LATE";
 pub(crate) const ARCH: &str = "YGG_EMULATION_ARCH";
+pub(crate) const COPIES: &str = "YGG_EMULATION_COPIES";
+pub(crate) const FORGETS: &str = "YGG_EMULATION_FORGETS";
 /// The first architecture whose kernels begin while others still run.
 pub(crate) const OVERLAPPING: (&str, &str) = (ARCH, "90");
 
@@ -148,12 +150,32 @@ const HIDDEN_ROWS: &str = "device_walk::hidden_rows_of_what_is_walked_are_kept";
 pub(crate) const FAMILIES: &str = "families::every_family_is_what_transformers_computes";
 const FAMILY_ROWS: &str = "families::rows_of_every_family_do_not_depend_on_each_other";
 const FAMILY_TOKENS: &str = "lossless::nothing_changes_a_token_of_any_family";
+const STREAMED: &str = "streaming::the_bits_are_those_of_a_model_in_memory";
+pub(crate) const STREAMED_ONCE: &str = "streaming::a_forward_streams_within_the_least";
+const STREAMED_STEPS: &str = "streaming::steps_without_the_host_are_those_of_a_model_in_memory";
+const TURNS: &str = "streaming::sessions_over_one_model_take_turns";
+const STREAMED_DRAFTS: &str = "lossless::no_drafter_over_streamed_weights_changes_a_token";
 pub(crate) const ONCE: &str = "emulated_cuda::every_kernel_once";
 pub(crate) const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
 #[test]
 fn kernels_follow_the_reference() {
     passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD, LOADING], &[]);
+}
+
+/// Copies happen as late as what waits for them allows, or as early as what they wait for does.
+#[test]
+fn streamed_weights_come_in_time() {
+    passes(&[STREAMED, TURNS, STREAMED_STEPS], &[]);
+    for environment in [[(COPIES, "early"), OVERLAPPING], [(COPIES, "late"), OVERLAPPING]] {
+        passes(&[STREAMED_ONCE], &environment);
+    }
+    passes(&[STREAMED_ONCE], &[(COPIES, "early")]);
+}
+
+#[test]
+fn speculation_over_streamed_weights_changes_no_token() {
+    passes(&[STREAMED_DRAFTS], &[]);
 }
 
 #[test]
@@ -239,7 +261,7 @@ fn kernels_stay_inside_their_memory() {
     assert!(sanitizer.is_absolute(), "g++ has no AddressSanitizer: install libasan (Debian: with g++)");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda-sanitized");
     build(&kernels(), &folder, &["-fsanitize=address", "-fno-omit-frame-pointer"]);
-    let tests = [ONCE, LONG, GROWTH, WALK, WHOLE];
+    let tests = [ONCE, LONG, GROWTH, WALK, WHOLE, STREAMED_ONCE, TURNS];
     let preloaded = [
         ("LD_PRELOAD", sanitizer.to_str().expect("a path in UTF-8")),
         ("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"),

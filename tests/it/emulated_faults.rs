@@ -10,8 +10,8 @@ use std::{
 
 use crate::{
     emulated_cuda::{
-        ARCH, CANDIDATES, FAMILIES, GROWTH, LATE, LONG, ONCE, ORDER, OVERLAPPING, OWN_CACHE, SHIFT, UNFUSED,
-        WALK, WHOLE, WITHOUT, emulation, lines_with, tests_in,
+        ARCH, CANDIDATES, COPIES, FAMILIES, FORGETS, GROWTH, LATE, LONG, ONCE, ORDER, OVERLAPPING, OWN_CACHE,
+        SHIFT, STREAMED_ONCE, UNFUSED, WALK, WHOLE, WITHOUT, emulation, lines_with, tests_in,
     },
     emulated_kernels::{BLOCKS, QUICK, told},
 };
@@ -72,6 +72,22 @@ fn every_wait_for_other_kernels_is_missed() {
     let waits = lines_with(" wait_for_kernels_before();");
     every_fault_is_noticed(LATE, &waits, OVERLAPPING.1, &["forwards"]);
     every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
+}
+
+/// Kernels that do not wait for the copy of a streamed matrix, and copies that do not wait for the kernels that read what they overwrite.
+#[test]
+fn waits_that_streamed_weights_lack_are_missed() {
+    let (bits, unjoined) = ("on cuda within", "error 904");
+    for (copies, forgotten, complaint) in [
+        // The copy is there when the next one has been waited for; the last would be nobody's.
+        ("late", "joins:5", bits),
+        ("late", "joins:15", unjoined),
+        ("early", "forks:1", bits),
+    ] {
+        let told = tests_in(emulation(), &[STREAMED_ONCE], &[(COPIES, copies), (FORGETS, forgotten)]);
+        let said = String::from_utf8_lossy(&told.stdout);
+        assert!(!told.status.success() && said.contains(complaint), "{copies} without {forgotten}: {said}");
+    }
 }
 
 /// Two faults of each kind that a first hour on a GPU would show: each is seen by a check of single kernels, which says what is wrong.

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
+    process,
     sync::{Arc, OnceLock},
     thread,
     time::Duration,
@@ -11,25 +12,30 @@ use std::{
 use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
-    backend::available_tiers,
     ir::Placed,
     model::{KeptPlace, Model, synthetic::SyntheticSpec},
-    runtime::{ExecutableSet, RuntimeError, SetOptions},
+    plan::Schedule,
+    runtime::{ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
+    sample::Sampling,
+    speculate::{Decoder, Drafter, Limits, SelfDrafter, StepShape},
     storage::MappedFile,
 };
 
+use crate::emulated_cuda::on_cuda;
 use crate::program::{failure, success, yggc};
-use crate::tiny_model::{Class, Dice, TinyModel, bits, session};
+use crate::tiny_model::{Class, Dice, TinyModel, bits, is_cuda, session, tested_tiers};
 
 /// Several layers of matrices of several pages: so some of them are streamed through a buffer that is smaller than they.
 fn spec(format: WeightFormat, tied: bool) -> SyntheticSpec {
+    // An emulated device is a thousand times as slow.
+    let (layers, feed_forward) = if is_cuda() { (4, 256) } else { (6, 512) };
     SyntheticSpec {
-        layers: 6,
+        layers,
         width: 256,
         heads: 4,
         kv_heads: 2,
         head_dim: 64,
-        feed_forward: 512,
+        feed_forward,
         vocabulary: 300,
         context: crate::tiny_model::MODEL_CONTEXT,
         format,
@@ -39,15 +45,21 @@ fn spec(format: WeightFormat, tied: bool) -> SyntheticSpec {
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streaming").join(name);
+    let device = if is_cuda() { "cuda" } else { "cpu" };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("streaming").join(device).join(name);
     fs::create_dir_all(&folder).expect("the target folder is writable");
     folder
 }
 
-/// Writes a model and waits until a later change of it would show.
+/// Writes a model and, where packed weights are kept, waits until a later change of it would show.
 fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
-    let path = folder.join(name);
-    spec.write_gguf(&path).expect("the target folder is writable");
+    let (path, new) = (folder.join(name), folder.join(format!("{}.{name}", process::id())));
+    // Other processes test by the same file.
+    spec.write_gguf(&new).expect("the target folder is writable");
+    fs::rename(&new, &path).expect("the target folder is writable");
+    if is_cuda() {
+        return path;
+    }
     let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
     while !stamp().expect("a system that notes changes").is_settled() {
         thread::sleep(Duration::from_millis(50));
@@ -55,8 +67,11 @@ fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
     path
 }
 
-/// The model, with a folder for its packed weights.
+/// The model, with a folder for its packed weights; of a GPU none are kept.
 fn opened(path: &Path) -> Model {
+    if is_cuda() {
+        return Model::open(path).expect("a generated model opens");
+    }
     let folder = path.with_extension("kept");
     let place = KeptPlace { folder, least_bytes: usize::MAX, most_bytes: None, most_read_bytes: 0 };
     let model = Model::open(path).expect("a generated model opens");
@@ -77,6 +92,17 @@ fn build(model: &Model, class: Class, resident: Option<usize>) -> Result<Arc<Exe
     ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).map(Arc::new)
 }
 
+/// A class of a tier that streams: int8 where there is that.
+fn class_of(tier: Tier, format: WeightFormat) -> Class {
+    let activations = if tier == Tier::Cuda { Activations::Native } else { Activations::Int8.over(format) };
+    Class { tier, activations }
+}
+
+/// Of the device that is tested, or of the plainest kernels of a processor.
+fn class() -> Class {
+    class_of(if is_cuda() { Tier::Cuda } else { Tier::Portable }, WeightFormat::Q8_0)
+}
+
 /// The least budget that works.
 fn least(model: &Model, class: Class) -> usize {
     match build(model, class, Some(0)) {
@@ -93,8 +119,7 @@ pub(crate) fn models() -> &'static [TinyModel] {
         let formats = [WeightFormat::BF16, WeightFormat::Q8_0, WeightFormat::Q4_K];
         let open = |format: WeightFormat| {
             let model = opened(&written(&folder, &format!("{format}.gguf"), &spec(format, true)));
-            let class = Class { tier: Tier::Portable, activations: Activations::Int8 };
-            let resident = least(&model, class) + (200 << 10);
+            let resident = least(&model, class()) + (200 << 10);
             TinyModel::of(format.to_string(), model, format).within(resident)
         };
         formats.map(open).into()
@@ -104,7 +129,7 @@ pub(crate) fn models() -> &'static [TinyModel] {
 /// Bits of what forwards of every width and a prefill show, some of them with layers left out.
 fn shown(set: &Arc<ExecutableSet>, threads: usize) -> Vec<u32> {
     let mut session = session(set, 128, 8, threads);
-    let tokens = Dice::new(5).tokens(70, set.vocabulary());
+    let tokens = Dice::new(5).tokens(if is_cuda() { 9 } else { 70 }, set.vocabulary());
     let mut all = bits(session.prefill(&tokens).expect("tokens of the model"));
     for rows in [1, 2, 7, 1] {
         let mut forward = session.forward(rows).expect("a planned width");
@@ -120,28 +145,42 @@ fn shown(set: &Arc<ExecutableSet>, threads: usize) -> Vec<u32> {
     all
 }
 
-#[test]
-fn the_bits_are_those_of_a_model_in_memory() {
-    let folder = folder("bits");
-    for (format, tied) in
-        [(WeightFormat::BF16, false), (WeightFormat::Q8_0, true), (WeightFormat::Q4_K, false)]
-    {
-        let model = opened(&written(&folder, &format!("{format}.gguf"), &spec(format, tied)));
-        for tier in available_tiers().into_iter().filter(|tier| *tier != Tier::Reference) {
-            let class = Class { tier, activations: Activations::Int8.over(format) };
-            let expected = shown(&build(&model, class, None).expect("it fits"), 1);
-            let least = least(&model, class);
-            for (budget, threads) in [(least, 2), (least + (150 << 10), 1), (usize::MAX, 1)] {
-                let set = build(&model, class, Some(budget)).expect("enough");
-                let Placed { resident, streamed, staging } = set.placed().expect("there is a budget");
-                assert!(resident + staging <= budget, "{resident} and {staging} within {budget}");
-                assert_eq!(streamed > 0, budget != usize::MAX, "{format} within {budget}");
-                assert!(staging < streamed || streamed == 0, "a buffer of {staging} for {streamed}");
-                assert_eq!(set.memory(&session(&set, 64, 1, 1).options()).weight_bytes, resident + staging);
-                assert!(shown(&set, threads) == expected, "{format} on {tier} within {budget}");
-            }
+/// Compares the bits of a model in memory and within budgets, of which each has a number of threads.
+fn streams_alike(
+    folder: &Path,
+    (format, tied): (WeightFormat, bool),
+    budgets: impl Fn(usize) -> Vec<(usize, usize)>,
+) {
+    let model = opened(&written(folder, &format!("{format}.gguf"), &spec(format, tied)));
+    for tier in tested_tiers().into_iter().filter(|tier| *tier != Tier::Reference) {
+        let class = class_of(tier, format);
+        let expected = shown(&build(&model, class, None).expect("it fits"), 1);
+        for (budget, threads) in budgets(least(&model, class)) {
+            let set = build(&model, class, Some(budget)).expect("enough");
+            let Placed { resident, streamed, staging } = set.placed().expect("there is a budget");
+            assert!(resident + staging <= budget, "{resident} and {staging} within {budget}");
+            assert_eq!(streamed > 0, budget != usize::MAX, "{format} within {budget}");
+            assert!(staging < streamed || streamed == 0, "a buffer of {staging} for {streamed}");
+            assert_eq!(set.memory(&session(&set, 64, 1, 1).options()).weight_bytes, resident + staging);
+            assert!(shown(&set, threads) == expected, "{format} on {tier} within {budget}");
         }
     }
+}
+
+#[test]
+fn the_bits_are_those_of_a_model_in_memory() {
+    for case in [(WeightFormat::BF16, false), (WeightFormat::Q8_0, true), (WeightFormat::Q4_K, false)] {
+        streams_alike(&folder("bits"), case, |least| {
+            let more = (least + (150 << 10), 1);
+            if is_cuda() { vec![more] } else { vec![(least, 2), more, (usize::MAX, 1)] }
+        });
+    }
+}
+
+/// What faults are tried on.
+#[test]
+fn a_forward_streams_within_the_least() {
+    streams_alike(&folder("least"), (WeightFormat::Q8_0, true), |least| vec![(least, 1)]);
 }
 
 #[test]
@@ -149,11 +188,58 @@ fn sessions_over_one_model_take_turns() {
     let model = &models()[1];
     let set = model.set(model.classes().pop().expect("a tier"));
     let expected = shown(set, 1);
+    let (sessions, times) = if is_cuda() { (2, 1) } else { (3, 4) };
     thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| assert!((0..4).all(|_| shown(set, 1) == expected)));
+        for _ in 0..sessions {
+            scope.spawn(|| assert!((0..times).all(|_| shown(set, 1) == expected)));
         }
     });
+}
+
+/// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute beside streamed forwards.
+#[test]
+fn steps_without_the_host_are_those_of_a_model_in_memory() {
+    if !is_cuda() {
+        return;
+    }
+    let (streaming, class) = (&models()[1], class());
+    let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
+    let change = VariantChange { head_tokens: None, substitute_bits: Some(4) };
+    let with_substitute = |set: &ExecutableSet| {
+        let set = set.with_variants(streaming.model.weights.as_ref(), &[change]).expect("fewer bits");
+        Arc::new(set)
+    };
+    let streamed = with_substitute(streaming.set(class));
+    let in_memory = with_substitute(&build(&streaming.model, class, None).expect("it fits"));
+    let answer = |set: &Arc<ExecutableSet>, drafts: Option<bool>| {
+        let session = session(set, 64, shape.tree_nodes(), 1);
+        let drafter = drafts.map(|is_substitute| {
+            let drafter = if is_substitute {
+                let variant = set.variant(change).expect("it was made").expect("fewer bits");
+                SelfDrafter::substitute(&session, variant, &shape)
+            } else {
+                let skip = SkipSet::new(set.groups(), &[set.groups() - 1]).expect("a group of the model");
+                SelfDrafter::layer_skip(&session, skip, &shape)
+            };
+            Box::new(drafter.expect("a planned width")) as Box<dyn Drafter>
+        });
+        let (shape, schedule) = match drafts {
+            Some(_) => (shape, Schedule::WholeStep),
+            None => (StepShape::PLAIN, Schedule::Plain),
+        };
+        let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+        let mut decoder = decoder.with_schedule(schedule).expect("a device that does it all");
+        decoder.start(&[1, 2, 3, 1, 2], Sampling::GREEDY).expect("the prompt fits");
+        while decoder.history().len() < 14 {
+            let tokens = 14 - decoder.history().len();
+            decoder.step(Limits { tokens, ends: &[] }, None).expect("the step runs");
+        }
+        decoder.history().to_vec()
+    };
+    let expected = answer(&in_memory, None);
+    for drafts in [None, Some(false), Some(true)] {
+        assert_eq!(answer(&streamed, drafts), expected, "a substitute drafts: {drafts:?}");
+    }
 }
 
 #[test]
@@ -188,21 +274,17 @@ fn without_a_place_for_packed_weights_nothing_is_streamed() {
 }
 
 /// Answers of the program with these arguments.
-fn answer(model: &Path, cache: &Path, arguments: &[&str]) -> std::process::Output {
+fn answer(model: &Path, cache: &Path, arguments: &[&str]) -> process::Output {
     let mut command = yggc();
-    command.arg("run").arg("-m").arg(model).args([
-        "--raw",
-        "-p",
-        "one two",
-        "-n",
-        "12",
-        "--no-spec",
-        "--json",
-    ]);
+    asked(command.arg("run").arg("-m").arg(model), cache, arguments)
+}
+
+fn asked(command: &mut process::Command, cache: &Path, arguments: &[&str]) -> process::Output {
+    command.args(["--raw", "-p", "one two", "-n", "12", "--no-spec", "--json"]);
     command.arg("--cache-dir").arg(cache).args(arguments).output().expect("yggc starts")
 }
 
-fn tokens(output: &std::process::Output) -> Value {
+fn tokens(output: &process::Output) -> Value {
     let value: Value = serde_json::from_str(&success(output)).expect("JSON");
     value["token_ids"].clone()
 }
@@ -225,10 +307,31 @@ fn the_program_answers_alike_and_names_the_least_that_works() {
     assert!(said.contains("500M"), "{said}");
 }
 
+#[test]
+fn the_program_answers_alike_on_a_gpu_and_says_what_is_missing() {
+    let folder = folder("gpu");
+    let spec = SyntheticSpec { layers: 3, width: 128, feed_forward: 128, ..spec(WeightFormat::Q8_0, true) };
+    let (model, cache) = (written(&folder, "model.gguf", &spec), folder.join("cache"));
+    let answer = |environment: &[(&str, &str)], arguments: &[&str]| {
+        asked(&mut on_cuda("run", &model, environment), &cache, arguments)
+    };
+    let expected = tokens(&answer(&[], &[]));
+    let said = failure(&answer(&[], &["--resident", "100K"]), 3);
+    let least = said.split("at least ").nth(1).and_then(|rest| rest.split(',').next()).expect("the least");
+    assert!(said.contains("--resident"), "{said}");
+    // No file is streamed from, so none is needed.
+    let streamed = answer(&[], &["--resident", least, "--no-packed-cache", "--stats"]);
+    assert_eq!(tokens(&streamed), expected);
+    let said = String::from_utf8_lossy(&streamed.stderr);
+    assert!(said.contains("of weights are streamed for every forward"), "{said}");
+    let said = failure(&answer(&[("YGG_EMULATION_PINNED", "200000")], &["--resident", least]), 4);
+    assert!(said.contains("pinned memory") && said.contains("--resident"), "{said}");
+}
+
 /// Bytes of anonymous memory of a process at most, seen while it ran to its end.
 #[cfg(target_os = "linux")]
-fn most_memory(command: &mut std::process::Command) -> usize {
-    let mut child = command.stdout(std::process::Stdio::null()).spawn().expect("yggc starts");
+fn most_memory(command: &mut process::Command) -> usize {
+    let mut child = command.stdout(process::Stdio::null()).spawn().expect("yggc starts");
     let mut most = 0;
     while child.try_wait().expect("it is our child").is_none() {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();

@@ -83,7 +83,7 @@ impl TinyModel {
             .into_iter()
             .flat_map(|tier| Activations::ALL.map(|activations| Class { tier, activations }));
         let is_one = |class: &Class| match class {
-            Class { tier: Tier::Cuda | Tier::Reference, .. } if self.resident.is_some() => false,
+            Class { tier: Tier::Reference, .. } if self.resident.is_some() => false,
             Class { tier: Tier::Cuda, activations } => *activations == Activations::Native,
             Class { activations, .. } => activations.over(self.format) == *activations,
         };

@@ -1,8 +1,15 @@
 // A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work when
-// somebody waits for it, and no sooner; a capture records it. What a driver refuses is refused here too, above all inside a capture:
-// allocation, synchronisation, waiting for an event from outside, copies to or from memory that was never allocated. So are a kernel that may
-// begin early right behind a copy, and more shared memory than a function has asked for.
+// somebody waits for it, and no sooner; a capture records it, of all streams that join it by events. What a driver refuses is refused here too,
+// above all inside a capture: synchronisation, waiting for an event from outside, a stream that is not joined at the end, copies from memory of the
+// host that is not pinned, copies to or from memory that was never allocated. So are a kernel that may begin early right behind a copy or a join,
+// and more shared memory than a function has asked for.
 //
+// A graph has the dependencies of its capture and no others. YGG_EMULATION_COPIES says when its copies to the device happen: `late`, just before the
+// first node that must come behind, or `early`, as soon as those before it have ended. So a node that does not wait for a copy does not find it, and
+// a copy that does not wait for the readers of what it overwrites comes before them. YGG_EMULATION_FORGETS=joins:N leaves out the N-th wait of
+// every capture, from 0, by which its own stream joins another; forks:N that by which another stream waits once more for its own.
+//
+// YGG_EMULATION_PINNED=BYTES: most memory of the host that can be pinned.
 // YGG_EMULATION_TRAFFIC=FILE: a line for every kernel that ran is added to it: its name, grid, threads, bytes of dynamic shared memory, and
 // the bytes that it asked for.
 // YGG_EMULATION_FAILS_AT=N lets the N-th launch of a graph fail, YGG_EMULATION_FAILS_BEHIND=N what waits for it; as on a GPU, everything fails
@@ -10,6 +17,7 @@
 #include "emulation.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
@@ -37,9 +45,12 @@ enum {
     NOT_FOUND = 500,
     STREAM_CAPTURE_UNSUPPORTED = 900,
     STREAM_CAPTURE_INVALIDATED = 901,
+    STREAM_CAPTURE_MERGE = 902,
+    STREAM_CAPTURE_UNJOINED = 904,
     LAUNCH_FAILED = 719,
     NOT_SUPPORTED = 801,
     STREAM_CAPTURE_ISOLATION = 905,
+    CAPTURED_EVENT = 907,
 };
 enum {
     FUNC_ATTRIBUTE_PTX_VERSION = 5,
@@ -67,44 +78,71 @@ struct LaunchConfig {
 
 using Work = std::function<void()>;
 
+// Other work is copies to the host, and clearing.
+enum class Kind { KERNEL, COPY_TO_DEVICE, OTHER, WAIT };
+struct Node {
+    Kind kind;
+    Work work;
+    // Of a graph: the nodes that end before it begins.
+    std::vector<std::size_t> behind;
+};
+
 struct Context {};
 struct Module {};
 struct Graph {
-    std::vector<Work> nodes;
+    std::vector<Node> nodes;
 };
 struct Executable {
-    std::shared_ptr<const std::vector<Work>> nodes;
+    // In the order in which they are done.
+    std::shared_ptr<const std::vector<Node>> nodes;
+};
+// What is recorded, of all streams that belong to it.
+struct Capture {
+    CUstream origin;
+    std::vector<Node> nodes;
+    // Whether it has a kernel that may begin early.
+    bool is_overlapping = false;
+    bool is_over = false;
+    std::set<CUstream> joined;
+    // Waits of its own stream for others, and of others for it.
+    unsigned joins = 0, forks = 0;
 };
 struct Stream {
-    bool is_capturing = false;
-    // Whether what is recorded has a kernel that may begin early.
-    bool is_overlapping = false;
-    // What it was given last, in a capture or outside.
-    bool is_behind_copy = false;
-    std::vector<Work> recorded;
-    // Whoever reads before this is done finds what was there before, and whoever writes what it reads changes what it does.
-    std::vector<Work> waiting;
+    std::shared_ptr<Capture> capture;
+    // What comes next in it is behind these.
+    std::vector<std::size_t> last;
+    // What it was given last outside of captures.
+    Kind behind = Kind::KERNEL;
+    // Whoever reads before this is done finds what was there before, and whoever writes what it reads changes what it does. The first stays here
+    // while it is done.
+    std::deque<Node> waiting;
+    // Whether a thread does the first.
+    bool is_busy = false;
     // How much of it there ever was before what waits now.
     std::size_t done = 0;
     // Memory before the last kernel that waited for all before it to end: what kernels behind it may find unchanged.
     std::map<std::uintptr_t, std::vector<unsigned char>> before;
 };
 struct Event {
-    bool is_captured = false;
-    bool is_recorded = false;
-    Stream* stream = nullptr;
-    // How much work the stream had had.
+    // Of an event that was recorded in a capture: what the stream had come to there.
+    std::shared_ptr<Capture> capture;
+    std::vector<std::size_t> last;
+    // Of one that was recorded outside: how much work the stream had had. A stream that is no more has done everything.
+    std::weak_ptr<Stream> stream;
     std::size_t place = 0;
 };
 
 static Context the_context;
 static Module the_module;
-static Stream the_default;
+static const auto the_default = std::make_shared<Stream>();
 static std::mutex lock;
-// One stream's work may wait for another's.
+// What streams were given and have done; whoever waits for another thread's progress waits for `progress`.
+static std::mutex queues;
+static std::condition_variable progress;
 static std::recursive_mutex running;
 static std::map<std::uintptr_t, std::size_t> device_memory;
-static std::set<Stream*> streams;
+static std::map<std::uintptr_t, std::size_t> pinned_memory;
+static std::map<Stream*, std::shared_ptr<Stream>> streams;
 static thread_local CUcontext current = nullptr;
 
 static std::size_t memory_limit() {
@@ -124,18 +162,19 @@ static ygg_emulation::Unseen::Run pages_of(std::uintptr_t at, std::size_t bytes)
     const std::size_t before = at % PAGE;
     return {reinterpret_cast<unsigned char*>(at - before), pages(before + bytes)};
 }
-static bool is_device_memory(CUdeviceptr at, std::size_t bytes) {
+static bool is_within(const std::map<std::uintptr_t, std::size_t>& memory, std::uintptr_t at, std::size_t bytes) {
     const std::lock_guard guard(lock);
-    auto after = device_memory.upper_bound(at);
-    if (after == device_memory.begin()) return false;
+    auto after = memory.upper_bound(at);
+    if (after == memory.begin()) return false;
     const auto& [start, size] = *--after;
     return at + bytes <= start + size;
 }
+static bool is_device_memory(CUdeviceptr at, std::size_t bytes) { return is_within(device_memory, at, bytes); }
 static int arch() {
     const char* arch = std::getenv("YGG_EMULATION_ARCH");
     return arch ? std::atoi(arch) : 80;
 }
-static Stream& of(CUstream stream) { return stream ? *stream : the_default; }
+static Stream& of(CUstream stream) { return stream ? *stream : *the_default; }
 static std::atomic<unsigned> graphs_launched = 0;
 static std::atomic<bool> has_failed = false;
 static bool is_told(const char* variable, unsigned launch) {
@@ -156,22 +195,88 @@ static void perform(const Work& work) {
     const auto guard = alone();
     work();
 }
-static CUresult on(CUstream stream, Work work, bool is_copy = false) {
+static CUresult on(CUstream at, Kind kind, Work work) {
     if (has_failed) return LAUNCH_FAILED;
-    of(stream).is_behind_copy = is_copy;
-    auto& list = of(stream).is_capturing ? of(stream).recorded : of(stream).waiting;
-    list.push_back(std::move(work));
+    Stream& stream = of(at);
+    if (stream.capture) {
+        stream.capture->nodes.push_back({kind, std::move(work), stream.last});
+        stream.last = {stream.capture->nodes.size() - 1};
+        return SUCCESS;
+    }
+    const std::lock_guard guard(queues);
+    stream.behind = kind;
+    stream.waiting.push_back({kind, std::move(work), {}});
     return SUCCESS;
 }
-// Does what a stream was given before a place.
+// A copy that is captured reads and writes memory of the host when the graph is launched: it must be pinned.
+static CUresult on_copy(CUstream at, Kind kind, const void* host, std::size_t bytes, Work work) {
+    const bool is_pinned = is_within(pinned_memory, reinterpret_cast<std::uintptr_t>(host), bytes);
+    if (of(at).capture && !is_pinned) return STREAM_CAPTURE_UNSUPPORTED;
+    return on(at, kind, std::move(work));
+}
+// Does what a stream was given before a place, or lets the thread that has begun with it.
 static void drain(Stream& stream, std::size_t place = std::numeric_limits<std::size_t>::max()) {
-    const std::size_t count = std::min(stream.waiting.size(), place - std::min(place, stream.done));
-    const auto end = stream.waiting.begin() + static_cast<std::ptrdiff_t>(count);
-    const std::vector<Work> waiting(std::make_move_iterator(stream.waiting.begin()), std::make_move_iterator(end));
-    stream.waiting.erase(stream.waiting.begin(), end);
-    stream.done += count;
-    if (has_failed) return;
-    for (const Work& work : waiting) perform(work);
+    std::unique_lock guard(queues);
+    place = std::min(place, stream.done + stream.waiting.size());
+    while (stream.done < place) {
+        if (stream.is_busy) {
+            progress.wait(guard);
+            continue;
+        }
+        stream.is_busy = true;
+        const Node node = std::move(stream.waiting.front());
+        guard.unlock();
+        if (!has_failed) {
+            // A wait lets others run.
+            if (node.kind == Kind::WAIT)
+                node.work();
+            else
+                perform(node.work);
+        }
+        guard.lock();
+        stream.waiting.pop_front();
+        ++stream.done;
+        stream.is_busy = false;
+        progress.notify_all();
+    }
+}
+// The order of a graph's nodes with copies to the device as late as what is behind them allows, or as early as what is before them does.
+static std::vector<std::size_t> order_of(const std::vector<Node>& nodes) {
+    const char* wish = std::getenv("YGG_EMULATION_COPIES");
+    const bool is_early = wish && std::strcmp(wish, "early") == 0;
+    std::vector<std::size_t> order;
+    std::vector<bool> is_done(nodes.size(), false);
+    const std::function<void(std::size_t)> come_to = [&](std::size_t number) {
+        if (is_done[number]) return;
+        for (const std::size_t before : nodes[number].behind) come_to(before);
+        is_done[number] = true;
+        order.push_back(number);
+    };
+    const auto is_ready = [&](std::size_t number) {
+        const auto& behind = nodes[number].behind;
+        return std::all_of(behind.begin(), behind.end(), [&](std::size_t before) { return is_done[before]; });
+    };
+    std::vector<std::size_t> copies;
+    for (std::size_t number = 0; number < nodes.size(); ++number)
+        if (nodes[number].kind == Kind::COPY_TO_DEVICE) copies.push_back(number);
+    std::size_t next_copy = 0;
+    const auto come_to_ready_copies = [&] {
+        // Copies of one stream follow each other.
+        while (next_copy < copies.size() && (is_done[copies[next_copy]] || is_ready(copies[next_copy]))) come_to(copies[next_copy++]);
+    };
+    for (std::size_t number = 0; number < nodes.size(); ++number) {
+        if (is_early) come_to_ready_copies();
+        if (nodes[number].kind != Kind::COPY_TO_DEVICE) come_to(number);
+    }
+    for (std::size_t number = 0; number < nodes.size(); ++number) come_to(number);
+    return order;
+}
+// Whether this is the wait that every capture is to leave out.
+static bool is_forgotten(const char* kind, unsigned number) {
+    const char* wish = std::getenv("YGG_EMULATION_FORGETS");
+    const std::size_t length = std::strlen(kind);
+    if (!wish || std::strncmp(wish, kind, length) != 0 || wish[length] != ':') return false;
+    return static_cast<unsigned>(std::atoi(wish + length + 1)) == number;
 }
 
 #define API extern "C" __attribute__((visibility("default"))) CUresult
@@ -229,34 +334,34 @@ API cuCtxGetCurrent(CUcontext* context) {
     return SUCCESS;
 }
 API cuCtxSynchronize() {
-    std::set<Stream*> all{&the_default};
+    std::vector<std::shared_ptr<Stream>> all{the_default};
     {
         const std::lock_guard guard(lock);
-        all.insert(streams.begin(), streams.end());
+        for (const auto& [_, stream] : streams) all.push_back(stream);
     }
-    for (Stream* stream : all) drain(*stream);
+    for (const auto& stream : all) drain(*stream);
     return has_failed ? LAUNCH_FAILED : SUCCESS;
 }
 API cuStreamCreate(CUstream* stream, unsigned) {
     const std::lock_guard guard(lock);
-    *stream = new Stream;
-    streams.insert(*stream);
+    const auto made = std::make_shared<Stream>();
+    *stream = made.get();
+    streams[made.get()] = made;
     return SUCCESS;
 }
 API cuStreamDestroy_v2(CUstream stream) {
     drain(*stream);
     const std::lock_guard guard(lock);
     streams.erase(stream);
-    delete stream;
     return SUCCESS;
 }
 API cuStreamSynchronize(CUstream stream) {
-    if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    if (of(stream).capture) return STREAM_CAPTURE_UNSUPPORTED;
     drain(of(stream));
     return has_failed ? LAUNCH_FAILED : SUCCESS;
 }
 API cuStreamIsCapturing(CUstream stream, int* status) {
-    *status = of(stream).is_capturing ? 1 : 0;
+    *status = of(stream).capture ? 1 : 0;
     return SUCCESS;
 }
 API cuMemAlloc_v2(CUdeviceptr* at, std::size_t bytes) {
@@ -289,20 +394,29 @@ API cuMemFree_v2(CUdeviceptr at) {
     return SUCCESS;
 }
 API cuMemHostAlloc(void** at, std::size_t bytes, unsigned) {
-    *at = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    return *at ? SUCCESS : OUT_OF_MEMORY;
+    const std::lock_guard guard(lock);
+    std::size_t used = bytes;
+    for (const auto& [_, others] : pinned_memory) used += others;
+    const char* most = std::getenv("YGG_EMULATION_PINNED");
+    if (most && used > std::strtoull(most, nullptr, 10)) return OUT_OF_MEMORY;
+    *at = std::aligned_alloc(PAGE, pages(bytes));
+    if (!*at) return OUT_OF_MEMORY;
+    pinned_memory[reinterpret_cast<std::uintptr_t>(*at)] = bytes;
+    return SUCCESS;
 }
 API cuMemFreeHost(void* at) {
+    const std::lock_guard guard(lock);
+    if (pinned_memory.erase(reinterpret_cast<std::uintptr_t>(at)) == 0) return INVALID_VALUE;
     std::free(at);
     return SUCCESS;
 }
 API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(to, bytes)) return INVALID_VALUE;
-    return on(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }, true);
+    return on_copy(stream, Kind::COPY_TO_DEVICE, from, bytes, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
 }
 API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(from, bytes)) return INVALID_VALUE;
-    return on(stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); }, true);
+    return on_copy(stream, Kind::OTHER, to, bytes, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
 }
 // Those that wait do not wait for other streams.
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
@@ -319,7 +433,7 @@ API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) {
 }
 API cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
     if (!is_device_memory(to, bytes)) return INVALID_VALUE;
-    return on(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); }, true);
+    return on(stream, Kind::OTHER, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
 }
 API cuEventCreate(CUevent* event, unsigned) {
     *event = new Event;
@@ -329,18 +443,50 @@ API cuEventDestroy_v2(CUevent event) {
     delete event;
     return SUCCESS;
 }
-API cuEventRecord(CUevent event, CUstream stream) {
-    const Stream& recorded = of(stream);
-    *event = {recorded.is_capturing, true, &of(stream), recorded.done + recorded.waiting.size()};
+API cuEventRecord(CUevent event, CUstream at) {
+    Stream& stream = of(at);
+    if (stream.capture) {
+        *event = {stream.capture, stream.last, {}, 0};
+        return SUCCESS;
+    }
+    std::shared_ptr<Stream> recorded = the_default;
+    if (at) {
+        const std::lock_guard guard(lock);
+        recorded = streams.at(at);
+    }
+    const std::lock_guard guard(queues);
+    *event = {nullptr, {}, recorded, stream.done + stream.waiting.size()};
     return SUCCESS;
 }
-API cuEventSynchronize(CUevent) { return SUCCESS; }
-API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-    if (!event->is_recorded || event->is_captured) return SUCCESS;
-    if (of(stream).is_capturing) return STREAM_CAPTURE_ISOLATION;
-    return on(stream, [other = event->stream, place = event->place] {
-        const bool is_there = other == &the_default || streams.count(other);
-        if (is_there) drain(*other, place);
+API cuEventSynchronize(CUevent event) {
+    if (event->capture) return CAPTURED_EVENT;
+    if (const auto stream = event->stream.lock()) drain(*stream, event->place);
+    return has_failed ? LAUNCH_FAILED : SUCCESS;
+}
+// A stream that waits for an event of a capture belongs to it from then on.
+static CUresult wait_in(const std::shared_ptr<Capture>& capture, CUstream at, const std::vector<std::size_t>& last) {
+    if (!at) return STREAM_CAPTURE_UNSUPPORTED;
+    if (at->capture && at->capture != capture) return STREAM_CAPTURE_MERGE;
+    if (at == capture->origin) {
+        if (is_forgotten("joins", capture->joins++)) return SUCCESS;
+    } else if (at->capture) {
+        if (is_forgotten("forks", capture->forks++)) return SUCCESS;
+    } else {
+        capture->joined.insert(at);
+        at->capture = capture;
+        at->last.clear();
+    }
+    for (const std::size_t node : last)
+        if (std::find(at->last.begin(), at->last.end(), node) == at->last.end()) at->last.push_back(node);
+    return SUCCESS;
+}
+API cuStreamWaitEvent(CUstream at, CUevent event, unsigned) {
+    if (event->capture) return event->capture->is_over ? CAPTURED_EVENT : wait_in(event->capture, at, event->last);
+    const auto other = event->stream.lock();
+    if (!other) return SUCCESS;
+    if (of(at).capture) return STREAM_CAPTURE_ISOLATION;
+    return on(at, Kind::WAIT, [other = event->stream, place = event->place] {
+        if (const auto stream = other.lock()) drain(*stream, place);
     });
 }
 API cuModuleLoadData(CUmodule* module, const void* image) {
@@ -445,6 +591,12 @@ static void run_kernel(Stream& stream, const ygg_emulation::Kernel& kernel, cons
     }
     launch(nullptr);
 }
+// Behind one kernel, or first in a capture.
+static bool may_begin_early(const Stream& stream) {
+    if (!stream.capture) return stream.behind == Kind::KERNEL;
+    const auto& last = stream.last;
+    return last.empty() || (last.size() == 1 && stream.capture->nodes[last[0]].kind == Kind::KERNEL);
+}
 API cuLaunchKernelEx(const LaunchConfig* config, CUfunction kernel, void** params, void**) {
     const auto [gx, gy, gz] = config->grid;
     const auto [bx, by, bz] = config->block;
@@ -457,30 +609,50 @@ API cuLaunchKernelEx(const LaunchConfig* config, CUfunction kernel, void** param
         if (config->attributes[i].id != LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return NOT_SUPPORTED;
         is_programmatic |= config->attributes[i].is_programmatic != 0;
     }
-    if (is_programmatic && (!is_overlapping() || of(config->stream).is_behind_copy)) return NOT_SUPPORTED;
-    of(config->stream).is_overlapping |= is_programmatic;
+    const Stream& stream = of(config->stream);
+    if (is_programmatic && (!is_overlapping() || !may_begin_early(stream))) return NOT_SUPPORTED;
+    if (stream.capture) stream.capture->is_overlapping |= is_programmatic;
     const auto* bytes = static_cast<const unsigned char*>(params[0]);
     auto kept = std::make_shared<std::vector<std::uint64_t>>((kernel->params_bytes + 7) / 8);
     std::memcpy(kept->data(), bytes, kernel->params_bytes);
-    return on(config->stream, [=, config = *config] { run_kernel(of(config.stream), *kernel, config, is_programmatic, kept->data()); });
+    return on(config->stream, Kind::KERNEL, [=, config = *config] { run_kernel(of(config.stream), *kernel, config, is_programmatic, kept->data()); });
 }
 API cuStreamBeginCapture_v2(CUstream stream, int) {
     // The default stream cannot be captured.
     if (!stream) return STREAM_CAPTURE_UNSUPPORTED;
-    stream->is_capturing = true;
-    stream->is_behind_copy = stream->is_overlapping = false;
+    if (stream->capture) return STREAM_CAPTURE_UNSUPPORTED;
+    stream->capture = std::make_shared<Capture>();
+    stream->capture->origin = stream;
+    stream->last.clear();
     return SUCCESS;
 }
+// Whether all that was recorded ends before what its own stream came to last.
+static bool is_joined(const Capture& capture, const std::vector<std::size_t>& last) {
+    std::vector<bool> is_before(capture.nodes.size(), false);
+    for (const std::size_t node : last) is_before[node] = true;
+    for (std::size_t node = capture.nodes.size(); node-- > 0;)
+        if (is_before[node])
+            for (const std::size_t before : capture.nodes[node].behind) is_before[before] = true;
+    return std::all_of(is_before.begin(), is_before.end(), [](bool is) { return is; });
+}
 API cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+    const std::shared_ptr<Capture> capture = stream->capture;
+    *graph = nullptr;
+    if (!capture || capture->origin != stream) return STREAM_CAPTURE_UNSUPPORTED;
+    capture->is_over = true;
+    const bool is_whole = is_joined(*capture, stream->last);
+    for (const CUstream joined : capture->joined) joined->capture = nullptr;
+    stream->capture = nullptr;
+    if (!is_whole) return STREAM_CAPTURE_UNJOINED;
     const char* wish = std::getenv("YGG_EMULATION_CAPTURES");
-    const bool is_refused = stream->is_overlapping && wish && std::strcmp(wish, "apart") == 0;
-    *graph = is_refused ? nullptr : new Graph{std::move(stream->recorded)};
-    stream->recorded.clear();
-    stream->is_capturing = stream->is_behind_copy = false;
-    return is_refused ? STREAM_CAPTURE_INVALIDATED : SUCCESS;
+    if (capture->is_overlapping && wish && std::strcmp(wish, "apart") == 0) return STREAM_CAPTURE_INVALIDATED;
+    *graph = new Graph{std::move(capture->nodes)};
+    return SUCCESS;
 }
 API cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-    *executable = new Executable{std::make_shared<const std::vector<Work>>(graph->nodes)};
+    auto nodes = std::make_shared<std::vector<Node>>();
+    for (const std::size_t number : order_of(graph->nodes)) nodes->push_back(graph->nodes[number]);
+    *executable = new Executable{nodes};
     return SUCCESS;
 }
 API cuGraphGetNodes(CUgraph graph, void*, std::size_t* count) {
@@ -489,15 +661,16 @@ API cuGraphGetNodes(CUgraph graph, void*, std::size_t* count) {
 }
 API cuGraphUpload(CUgraphExec, CUstream) { return SUCCESS; }
 API cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-    if (of(stream).is_capturing) return STREAM_CAPTURE_UNSUPPORTED;
+    if (of(stream).capture) return STREAM_CAPTURE_UNSUPPORTED;
     if (has_failed) return LAUNCH_FAILED;
     const unsigned launch = ++graphs_launched;
     const bool fails = is_told("YGG_EMULATION_FAILS_AT", launch);
     has_failed = fails || is_told("YGG_EMULATION_FAILS_BEHIND", launch);
     if (has_failed) return fails ? LAUNCH_FAILED : SUCCESS;
-    of(stream).waiting.push_back([nodes = executable->nodes] {
-        for (const Work& node : *nodes) node();
-    });
+    const std::lock_guard guard(queues);
+    of(stream).waiting.push_back({Kind::OTHER, [nodes = executable->nodes] {
+        for (const Node& node : *nodes) node.work();
+    }, {}});
     return SUCCESS;
 }
 API cuGraphExecDestroy(CUgraphExec executable) {

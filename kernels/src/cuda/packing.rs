@@ -23,6 +23,8 @@ use crate::{
     format::{Block, Coding, Elements},
 };
 
+/// Where codes and scales begin in device memory: lanes load 16 bytes, and lines of the cache are 128.
+pub const ALIGNMENT: usize = 256;
 /// Inputs of a tile.
 const TILE_K: usize = abi::YGG_TILE_K as usize;
 /// Outputs of a tile.
@@ -126,6 +128,31 @@ impl Layout {
         }
     }
 
+    /// Rows of tiles of so many outputs; of f32, single outputs.
+    fn tile_rows(self, outputs: usize) -> usize {
+        match self {
+            Self::F32 => outputs,
+            _ => outputs.div_ceil(TILE_N),
+        }
+    }
+
+    /// Bytes of the codes of a row of tiles of so many inputs, and of its scales.
+    fn tile_row_bytes(self, columns: usize) -> (usize, usize) {
+        let tiles_k = columns.div_ceil(TILE_K);
+        let (codes, scales) = self.tile_bytes();
+        match self {
+            Self::F32 => (size_of::<f32>() * columns, 0),
+            _ => (tiles_k * codes, tiles_k * scales),
+        }
+    }
+
+    /// Bytes of all codes of a stack `[outputs, columns]`, and of its scales, each aligned.
+    pub fn stack_bytes(self, outputs: usize, columns: usize) -> (usize, usize) {
+        let (codes, scales) = self.tile_row_bytes(columns);
+        let aligned = |bytes: usize| (self.tile_rows(outputs) * bytes).next_multiple_of(ALIGNMENT);
+        (aligned(codes), aligned(scales))
+    }
+
     /// Bytes of a tile's codes, and of its scales.
     const fn tile_bytes(self) -> (usize, usize) {
         const ELEMENTS: usize = TILE_K * TILE_N;
@@ -212,19 +239,12 @@ impl<'a> Stack<'a> {
 
     /// Rows of tiles: what [`pack`](Self::pack) goes by. Of f32, single outputs.
     pub fn tile_rows(&self) -> usize {
-        match self.layout() {
-            Layout::F32 => self.outputs(),
-            _ => self.outputs().div_ceil(TILE_N),
-        }
+        self.layout().tile_rows(self.outputs())
     }
 
     /// Bytes of the codes of a row of tiles, and of its scales.
     pub fn tile_row_bytes(&self) -> (usize, usize) {
-        let (codes, scales) = self.layout().tile_bytes();
-        match self.layout() {
-            Layout::F32 => (size_of::<f32>() * self.columns, 0),
-            _ => (self.tiles_k() * codes, self.tiles_k() * scales),
-        }
+        self.layout().tile_row_bytes(self.columns)
     }
 
     /// Writes row number `tile_row` of tiles.

@@ -7,9 +7,7 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{
-    self, ConvSpec, HeadTokens, IdVec, KvSpec, Op, Program, Region, RopeId, Step, StepId, WeightId,
-};
+use crate::ir::{self, ConvSpec, HeadTokens, KvSpec, Op, Program, Region, RopeId, Step, WeightId};
 
 use super::{
     super::BackendError,
@@ -108,7 +106,7 @@ impl<'a> Launches<'a> {
     }
 
     /// Those of all steps, by step; the first begins when all before it has ended.
-    pub(super) fn all(mut self) -> Result<IdVec<StepId, Vec<Launch>>, BackendError> {
+    pub(super) fn all(mut self) -> Result<Vec<Vec<Launch>>, BackendError> {
         let program = self.program;
         let all = (0..program.steps.len()).map(|number| self.of(number));
         let mut all = all.collect::<Result<Vec<Vec<Launch>>, _>>()?;
@@ -116,7 +114,7 @@ impl<'a> Launches<'a> {
         if let Some(first) = all.first_mut() {
             *first = first.drain(..).map(Launch::alone).collect();
         }
-        Ok(all.into_iter().collect())
+        Ok(all)
     }
 
     /// Those of a step. If the next step is a product, this one also writes its result as that product reads it.

@@ -5,22 +5,25 @@
 //! | `device` | the GPU, its kernels (embedded, or compiled through NVRTC), its memory, launches |
 //! | `compiled` | what NVRTC made, kept in a folder |
 //! | `weights` | uploads |
+//! | `streaming` | weights that every forward copies to the device |
 //! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
 //! | `attention` | blocks and shared memory of attention |
 //! | `projection` | which products leave queries, keys and values turned and stored |
 //! | `alone` | kernels that measure the machine |
+//! | `capture` | graphs |
 //! | `replay` | one request: warm-up, capture, replay |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //! | `verification` | a verification as one graph: a forward with the walk and the move of what is accepted behind it |
 //!
-//! A graph copies the rows in, runs every kernel and copies the results out; the host writes pinned memory, launches, waits, reads. What
+//! A graph copies the rows in, runs every kernel, with copies of streamed weights beside them, and copies the results out; the host writes pinned memory, launches, waits, reads. What
 //! kernels do is in `kernels/cuda`.
 
 mod alone;
 mod attention;
 mod cache;
+mod capture;
 mod compiled;
 mod device;
 mod launches;
@@ -31,6 +34,7 @@ mod products;
 mod projection;
 mod replay;
 mod scratch;
+mod streaming;
 mod verification;
 mod weights;
 

@@ -12,9 +12,11 @@ use crate::ir::{IdVec, Program, ProgramId};
 
 use super::{
     super::{BackendError, Executables, Grown, PhaseRoot, PhaseShape, ReplayOptions, phase::OnDevice},
+    capture::Graph,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::{Bump, InputWords, kernel_rows, number},
-    replay::{CudaReplay, Graph},
+    replay::CudaReplay,
+    streaming::StepKernels,
     weights::ALIGNMENT,
 };
 
@@ -193,29 +195,29 @@ impl Phase {
         let nothing_skipped = vec![false; growth.groups as usize];
         let to = &mut phase.sent.words_mut()[word(phase.places.growth_inputs)..];
         growth_words.write(&growth_words.padding(), &nothing_skipped, to);
-        let forward = replay.launches(growth, phase.at(phase.places.growth_inputs))?;
+        let forward = replay.kernels(growth, phase.at(phase.places.growth_inputs))?;
         let next = Between::new(device, &phase, growth, growth, replay.ground.arena, false)?;
         for (place, words) in root_words.into_iter().enumerate() {
             let root = &programs[phase.shape.root_programs[place]];
-            let root_forward = replay.launches(root, phase.at(phase.places.root_inputs(words)))?;
+            let root_forward = replay.kernels(root, phase.at(phase.places.root_inputs(words)))?;
             let first = Between::new(device, &phase, root, growth, replay.ground.arena, true)?;
             let program = phase.shape.root_programs[place];
             phase.roots.push(Root { program, words, graphs: Vec::with_capacity(phase.shape.depth) });
             let rows = words.first_root();
             phase.fill(place, PhaseRoot { program, rows: &rows }, &nothing_skipped);
             for depth in 1..=phase.shape.depth {
-                let launches = || {
-                    let behind_root = root_forward.iter().flatten().chain(first.behind(depth == 1));
-                    let others = (2..=depth)
-                        .flat_map(|growth| forward.iter().flatten().chain(next.behind(growth == depth)));
+                let steps = || {
+                    let behind_root = root_forward.iter().chain([first.behind(depth == 1)]);
+                    let others =
+                        (2..=depth).flat_map(|growth| forward.iter().chain([next.behind(growth == depth)]));
                     behind_root.chain(others)
                 };
-                let mut work = |replay: &mut CudaReplay| phase.work(words, launches(), replay);
-                if device.is_cold(launches()) {
-                    work(replay)?;
-                    check("run a draft phase", replay.stream.synchronize())?;
+                let streams = steps().any(|step| step.unit.is_some());
+                let mut work = |replay: &mut CudaReplay| phase.work(words, steps(), replay);
+                if device.is_cold(steps().flat_map(|step| &step.launches)) {
+                    replay.try_once(streams, "run a draft phase", &mut work)?;
                 }
-                let graph = replay.capture(&mut work)?;
+                let graph = replay.capture(streams, &mut work)?;
                 phase.roots[place].graphs.push(graph);
             }
         }
@@ -227,10 +229,10 @@ impl Phase {
     }
 
     /// Puts one phase on the stream: what the host sends, the kernels, and the tree's way back.
-    fn work<'l>(
+    fn work<'k>(
         &mut self,
         root_words: InputWords,
-        mut launches: impl Iterator<Item = &'l Launch>,
+        steps: impl Iterator<Item = &'k StepKernels> + Clone,
         replay: &CudaReplay,
     ) -> Result<(), BackendError> {
         let stream = &replay.stream;
@@ -239,7 +241,7 @@ impl Phase {
         // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between launches only.
         let copied = unsafe { result::memcpy_htod_async(self.at(from), sent, stream.cu_stream()) };
         check("send the root", copied)?;
-        launches.try_for_each(|launch| launch.on(stream))?;
+        replay.put(steps)?;
         let tree_at = self.at(self.places.tree.tree);
         // SAFETY: as above; they are read after the stream has been waited for.
         let copied =
@@ -310,8 +312,8 @@ impl Phase {
 
 /// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other inputs.
 struct Between {
-    last: Launch,
-    goes_on: Vec<Launch>,
+    last: StepKernels,
+    goes_on: StepKernels,
 }
 
 impl Between {
@@ -356,11 +358,11 @@ impl Between {
             };
             goes_on.push(Launch::new(device, "ygg_hand_down", [rows, 1, 1], YGG_ROW_THREADS, 0, params)?);
         }
-        Ok(Self { last: grow(0)?, goes_on })
+        Ok(Self { last: StepKernels::new(None, vec![grow(0)?]), goes_on: StepKernels::new(None, goes_on) })
     }
 
-    fn behind(&self, is_last: bool) -> &[Launch] {
-        if is_last { std::slice::from_ref(&self.last) } else { &self.goes_on }
+    fn behind(&self, is_last: bool) -> &StepKernels {
+        if is_last { &self.last } else { &self.goes_on }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use cudarc::driver::{CudaGraph, CudaStream, result, sys};
+use cudarc::driver::{CudaStream, result};
 use ygg_kernels::cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison};
 
 use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RowInputs, StepId};
@@ -16,27 +16,23 @@ use super::{
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
     cache::Cache,
+    capture::Graph,
     device::{DeviceBlock, Launch, PinnedBlock, check},
     launches::{Addresses, Launches},
     layout::{InputWords, ResultWords},
     phase::Phase,
     places::{Places, upload_ropes},
     scratch::Scratch,
+    streaming::{Copies, StepKernels, Streamed, in_turn, put},
     verification::{BestOf, Verification},
 };
-
-/// A captured graph, launched only through the replay that owns it.
-pub(super) struct Graph(CudaGraph);
-
-// SAFETY: graphs are not synchronised by themselves: a replay is used by one thread at a time, and so is its graph.
-unsafe impl Send for Graph {}
 
 /// A program ready to run.
 struct Ready {
     /// None where the host launches the kernels one by one.
     graph: Option<Graph>,
     /// The kernels of every step, which the graph was captured from if there is one.
-    launches: IdVec<StepId, Vec<Launch>>,
+    steps: IdVec<StepId, StepKernels>,
     words: InputWords,
     results: ResultWords,
     /// Address of its inputs.
@@ -62,6 +58,8 @@ pub(super) struct CudaReplay {
     pub(super) ground: Ground,
     pub(super) executables: Arc<CudaExecutables>,
     pub(super) stream: Arc<CudaStream>,
+    /// None where no weights are streamed.
+    copies: Option<Copies>,
     moves: Vec<Launch>,
     poison: Vec<Launch>,
     reads: Vec<(Launch, u64)>,
@@ -120,7 +118,9 @@ impl CudaReplay {
             },
             options: options.clone(),
         };
+        let streamed = executables.weights.streamed();
         let mut replay = Self {
+            copies: streamed.map(|streamed| Copies::new(&device, streamed)).transpose()?,
             ready: IdVec::default(),
             phases: IdVec::default(),
             verifications: IdVec::default(),
@@ -145,19 +145,19 @@ impl CudaReplay {
                 at(places.arena + program.shown.offset_bytes),
                 program.hidden.map_or(0, |h| at(places.arena + h.offset_bytes)),
             ];
-            let launches = replay.launches(program, at(places.inputs))?;
-            let ready = replay.ready(program, launches, words, sources, at(places.inputs))?;
+            let steps = replay.kernels(program, at(places.inputs))?;
+            let ready = replay.ready(program, steps, words, sources, at(places.inputs))?;
             replay.ready.push(ready);
         }
         Ok(replay)
     }
 
     /// The kernels of a program by steps, for inputs at an address.
-    pub(super) fn launches(
+    pub(super) fn kernels(
         &self,
         program: &Program,
         inputs: u64,
-    ) -> Result<IdVec<StepId, Vec<Launch>>, BackendError> {
+    ) -> Result<IdVec<StepId, StepKernels>, BackendError> {
         let Ground { arena, cache, ropes, scratch, options } = &self.ground;
         let addresses = Addresses {
             arena: *arena,
@@ -171,7 +171,27 @@ impl CudaReplay {
             scratch: *scratch,
         };
         let CudaExecutables { device, weights, kv_format, .. } = &*self.executables;
-        Launches::new(device, weights, *kv_format, program, &addresses).all()
+        let all = Launches::new(device, weights, *kv_format, program, &addresses).all()?;
+        let of_step = |(step, launches)| StepKernels::new(weights.unit(program, step), launches);
+        Ok(all.into_iter().enumerate().map(of_step).collect())
+    }
+
+    /// What is streamed, if anything is.
+    pub(super) fn streamed(&self) -> Option<&Arc<Streamed>> {
+        self.copies.as_ref().map(|copies| &copies.streamed)
+    }
+
+    /// Whether a program reads streamed weights.
+    pub(super) fn streams(&self, program: ProgramId) -> bool {
+        self.ready[program].steps.iter().any(|step| step.unit.is_some())
+    }
+
+    /// Puts steps on the stream, one behind the other.
+    pub(super) fn put<'k>(
+        &self,
+        steps: impl Iterator<Item = &'k StepKernels> + Clone,
+    ) -> Result<(), BackendError> {
+        put(self.copies.as_ref(), steps, &self.stream)
     }
 
     /// Where a program reads its inputs.
@@ -188,7 +208,7 @@ impl CudaReplay {
     pub(super) fn forward(&self, program: ProgramId) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.words, inputs_at)?;
-        self.run(program)
+        self.put(self.ready[program].steps.iter())
     }
 
     /// Puts the kernels of a program on the stream, with others that write their rows behind the copy of what else they read.
@@ -196,18 +216,14 @@ impl CudaReplay {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.tails, inputs_at)?;
         rows.on(&self.stream)?;
-        self.run(program)
-    }
-
-    fn run(&self, program: ProgramId) -> Result<(), BackendError> {
-        self.ready[program].launches.iter().flatten().try_for_each(|launch| launch.on(&self.stream))
+        self.put(self.ready[program].steps.iter())
     }
 
     /// Runs a program once on padding if any of its kernels never ran, and captures it.
     fn ready(
         &mut self,
         program: &Program,
-        launches: IdVec<StepId, Vec<Launch>>,
+        steps: IdVec<StepId, StepKernels>,
         words: InputWords,
         sources: [u64; 2],
         inputs_at: u64,
@@ -216,47 +232,18 @@ impl CudaReplay {
         self.write_rows(words, &words.padding());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
             replay.send_inputs(words.words, inputs_at)?;
-            launches.iter().flatten().try_for_each(|launch| launch.on(&replay.stream))?;
+            replay.put(steps.iter())?;
             replay.fetch_results(results, sources)
         };
-        if self.executables.device.is_cold(launches.iter().flatten()) {
-            all(self)?;
-            check("run a forward", self.stream.synchronize())?;
+        let streams = steps.iter().any(|step| step.unit.is_some());
+        if self.executables.device.is_cold(steps.iter().flat_map(|step| &step.launches)) {
+            self.try_once(streams, "run a forward", all)?;
         }
         let graph = match self.executables.way {
-            Way::Graph => Some(self.capture(all)?),
+            Way::Graph => Some(self.capture(streams, all)?),
             Way::Eager => None,
         };
-        Ok(Ready { graph, launches, words, results, inputs_at, sources })
-    }
-
-    /// A graph of what `work` puts on the stream. A driver that refuses it with kernels that overlap is asked for one without; nothing
-    /// overlaps from then on.
-    pub(super) fn capture(
-        &mut self,
-        mut work: impl FnMut(&mut Self) -> Result<(), BackendError>,
-    ) -> Result<Graph, BackendError> {
-        match self.capture_once(&mut work) {
-            Err(_) if self.executables.device.end_overlap() => self.capture_once(&mut work),
-            captured => captured,
-        }
-    }
-
-    fn capture_once(
-        &mut self,
-        mut work: impl FnMut(&mut Self) -> Result<(), BackendError>,
-    ) -> Result<Graph, BackendError> {
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        check("begin a capture", self.stream.begin_capture(mode))?;
-        let captured = work(self);
-        let graph = check("end a capture", self.stream.end_capture(sys::CUgraphInstantiate_flags(0)));
-        captured?;
-        let graph = graph?.ok_or_else(|| BackendError::Cuda {
-            what: "capture a forward",
-            reason: "the graph is empty".to_owned(),
-        })?;
-        check("upload a graph", graph.upload())?;
-        Ok(Graph(graph))
+        Ok(Ready { graph, steps, words, results, inputs_at, sources })
     }
 
     /// Sends the first words of what the host has written.
@@ -307,7 +294,7 @@ impl CudaReplay {
 
     fn launch_whole(&mut self, program: ProgramId) -> Result<(), BackendError> {
         if let Some(graph) = &self.ready[program].graph {
-            return check("launch a graph", graph.0.launch());
+            return graph.launch("launch a graph");
         }
         self.executables.device.bind()?;
         let Ready { results, sources, .. } = self.ready[program];
@@ -316,6 +303,16 @@ impl CudaReplay {
     }
 
     fn replay_steps(
+        &mut self,
+        program: ProgramId,
+        skipped: &[bool],
+        observer: Observer<'_>,
+    ) -> Result<(), BackendError> {
+        let (streamed, stream) = (self.streamed().cloned(), Arc::clone(&self.stream));
+        in_turn(streamed.as_deref(), &stream, || self.observe_steps(program, skipped, observer))
+    }
+
+    fn observe_steps(
         &mut self,
         program: ProgramId,
         skipped: &[bool],
@@ -331,9 +328,13 @@ impl CudaReplay {
             if step.group.is_some_and(|g| skipped[g.0 as usize]) {
                 continue;
             }
-            for launch in &self.ready[program].launches[number] {
-                launch.on(&self.stream)?;
+            let (step, stream) = (&self.ready[program].steps[number], &self.stream);
+            if let (Some(unit), Some(streamed)) = (step.unit, self.streamed()) {
+                streamed.copy(unit, stream)?;
+                check("copy streamed weights", stream.synchronize())?;
+                observer(Moment::Fetched(number));
             }
+            step.on(stream)?;
             check("run a step", self.stream.synchronize())?;
             observer(Moment::ShareDone(number));
             observer(Moment::StepDone(number));
@@ -523,7 +524,7 @@ impl DraftPhases for CudaReplay {
         self.finish();
         self.attempt(|replay| {
             let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
-            check("launch a draft phase", graph.0.launch())?;
+            graph.launch("launch a draft phase")?;
             check("note a draft phase", replay.phases[phase].tree().grown.record(&replay.stream))
         });
     }
@@ -569,7 +570,7 @@ impl Verifications for CudaReplay {
         self.attempt(|replay| {
             let verification = &replay.verifications[verification];
             check("wait for a tree", replay.stream.wait(verification.grown()))?;
-            check("launch a verification", verification.graph().0.launch())?;
+            verification.graph().launch("launch a verification")?;
             check("run a verification", replay.stream.synchronize())
         });
     }
@@ -588,7 +589,7 @@ impl Verifications for CudaReplay {
         self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
         let place = self.verification(program, shows_hidden, None).expect("the program was prepared");
         self.attempt(|replay| {
-            check("launch a verification", replay.verifications[place].graph().0.launch())?;
+            replay.verifications[place].graph().launch("launch a verification")?;
             check("run a verification", replay.stream.synchronize())
         });
         if self.failure().is_some() { NOTHING_ACCEPTED } else { self.verifications[place].accepted() }

@@ -12,10 +12,11 @@ use crate::ir::{Program, ProgramId};
 
 use super::{
     super::{Accepted, BackendError, Executables, GrowingTree},
+    capture::Graph,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::{InputWords, kernel_rows, number},
     phase::{TreeOnDevice, node_rows},
-    replay::{CudaReplay, Graph},
+    replay::CudaReplay,
 };
 
 /// A verification ready to run. The graph comes first: it ends before what it uses.
@@ -122,11 +123,11 @@ impl Verification {
             check("fetch a path", copied)
         };
         replay.write_rows(inputs.words, &inputs.words.first_root());
+        let streams = replay.streams(number);
         if device.is_cold(prune.iter().chain([&walk]).chain(&moves)) {
-            work(replay)?;
-            check("run a verification", replay.stream.synchronize())?;
+            replay.try_once(streams, "run a verification", &mut work)?;
         }
-        let graph = replay.capture(&mut work)?;
+        let graph = replay.capture(streams, &mut work)?;
         Ok(Self { program: number, shows_hidden, graph, words, results, _memory: memory, best })
     }
 

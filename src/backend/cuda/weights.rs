@@ -1,4 +1,4 @@
-//! All weights of a model in device memory, each uploaded once for all programs.
+//! All weights of a model, each uploaded once for all programs, or kept in memory of the host to be streamed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,16 +11,16 @@ use ygg_kernels::{
     cuda::packing::{Layout, Stack},
 };
 
-use crate::ir::{HeadTokens, Norm, Op, OpWeights, Program, WeightId, WeightSource, WeightSpec};
+use crate::ir::{HeadTokens, Norm, Op, OpWeights, Program, Residence, WeightId, WeightSource, WeightSpec};
 
 use super::{
     super::BackendError,
     device::{Device, DeviceBlock, PinnedBlock, check},
     projection::{HalvesTogether, Projection},
+    streaming::{Streamed, UnitId},
 };
+pub(super) use ygg_kernels::cuda::packing::ALIGNMENT;
 
-/// Alignment of whatever lies in device memory: lanes load 16 bytes, and lines of the cache are 128.
-pub(super) const ALIGNMENT: usize = 256;
 /// Words of each of the two buffers that uploads pass through.
 const STAGING_WORDS: usize = 4 << 20;
 
@@ -48,6 +48,11 @@ impl Key {
             Self::Names(_) => &[],
         }
     }
+
+    fn is_streamed(&self, specs: &[WeightSpec]) -> bool {
+        let streamed = |id: &WeightId| specs[id.0 as usize].residence == Residence::Streamed;
+        matches!(self, Self::Stack(..)) && self.weights().iter().any(streamed)
+    }
 }
 
 /// A packed matrix in device memory.
@@ -69,15 +74,32 @@ enum Place {
     Plain(u64),
 }
 
-/// Uploaded weights, found by what lies together. Clones share the memory.
+impl Place {
+    /// A stack whose codes are at an address, and its scales behind them.
+    fn of(stack: &Stack<'_>, codes: u64) -> Self {
+        let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
+        let scales = if scale_bytes == 0 { 0 } else { codes + code_bytes as u64 };
+        let (layout, outputs, columns) = (stack.layout(), stack.outputs(), stack.columns());
+        Self::Packed(Packed { codes, scales, layout, outputs, columns })
+    }
+}
+
+/// Weights, found by what lies together. Clones share the memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Weights {
     places: BTreeMap<Key, Place>,
     blocks: Vec<Arc<DeviceBlock>>,
+    streamed: Option<Arc<Streamed>>,
+    /// The unit in which each streamed stack is.
+    units: BTreeMap<Key, UnitId>,
 }
 
 impl Weights {
-    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads` threads.
+    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads` threads; what is streamed is
+    /// packed into memory of the host.
+    ///
+    /// # Panics
+    /// If there is more to be streamed than the first programs said.
     pub(super) fn upload(
         &mut self,
         device: &Arc<Device>,
@@ -87,11 +109,18 @@ impl Weights {
     ) -> Result<(), BackendError> {
         let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
         let mut seen = BTreeSet::new();
-        let keys: Vec<Key> = programs
-            .iter()
-            .flat_map(|program| (0..program.steps.len()).flat_map(|step| keys_of(program, step)))
-            .filter(|key| !self.places.contains_key(key) && seen.insert(key.clone()))
-            .collect();
+        let (mut keys, mut units): (Vec<Key>, Vec<Vec<Key>>) = Default::default();
+        for (program, step) in programs.iter().flat_map(|p| (0..p.steps.len()).map(move |step| (p, step))) {
+            let new = keys_of(program, step)
+                .into_iter()
+                .filter(|key| !self.places.contains_key(key) && seen.insert(key.clone()));
+            let (streamed, resident): (Vec<Key>, Vec<Key>) = new.partition(|key| key.is_streamed(specs));
+            keys.extend(resident);
+            units.extend((!streamed.is_empty()).then_some(streamed));
+        }
+        if !units.is_empty() {
+            self.stream(device, units, specs, source, threads)?;
+        }
         let parts =
             keys.iter().map(|key| Part::of(key, specs, source)).collect::<Result<Vec<Part<'_>>, _>>()?;
         let total = parts.iter().map(Part::bytes).sum();
@@ -111,6 +140,64 @@ impl Weights {
         upload.finish()?;
         self.blocks.push(Arc::new(block));
         Ok(())
+    }
+
+    /// Packs what is streamed, unit by unit in the order of use.
+    fn stream(
+        &mut self,
+        device: &Arc<Device>,
+        units: Vec<Vec<Key>>,
+        specs: &[WeightSpec],
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<(), BackendError> {
+        assert!(self.streamed.is_none(), "the first programs multiply by all that is streamed");
+        let stack_of = |key: &Key| match Part::of(key, specs, source)? {
+            Part::Stack(stack) => Ok(stack),
+            Part::Rows(_) | Part::Words(_) => unreachable!("stacks are streamed"),
+        };
+        let stacks = units.iter().map(|keys| keys.iter().map(stack_of).collect());
+        let stacks: Vec<Vec<Stack<'_>>> = stacks.collect::<Result<_, BackendError>>()?;
+        let bytes_of = |stack: &Stack<'_>| {
+            let (codes, scales) = Part::stack_bytes(stack);
+            codes + scales
+        };
+        let sizes: Vec<usize> = stacks.iter().map(|unit| unit.iter().map(bytes_of).sum()).collect();
+        let (places, unit_of) = (&mut self.places, &mut self.units);
+        let fill = |unit: UnitId, at: u64, host: &mut [u8]| {
+            let (mut at, mut rest) = (at, host);
+            for (key, stack) in units[unit.0].iter().zip(&stacks[unit.0]) {
+                let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
+                let (codes, behind) = rest.split_at_mut(code_bytes);
+                let (scales, behind) = behind.split_at_mut(scale_bytes);
+                let (codes_of_row, scales_of_row) = stack.tile_row_bytes();
+                let rows = stack.tile_rows();
+                let (codes, scales) =
+                    (&mut codes[..rows * codes_of_row], &mut scales[..rows * scales_of_row]);
+                pack_rows(stack, 0..rows, codes, scales, threads)
+                    .map_err(|source| BackendError::Threads { threads, source })?;
+                key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+                places.insert(key.clone(), Place::of(stack, at));
+                unit_of.insert(key.clone(), unit);
+                (at, rest) = (at + (code_bytes + scale_bytes) as u64, behind);
+            }
+            Ok(())
+        };
+        self.streamed = Some(Arc::new(Streamed::new(device, &sizes, fill)?));
+        Ok(())
+    }
+
+    /// What is streamed, if anything is.
+    pub(super) fn streamed(&self) -> Option<&Arc<Streamed>> {
+        self.streamed.as_ref()
+    }
+
+    /// The streamed matrix that a step multiplies by, if it does.
+    pub(super) fn unit(&self, program: &Program, step: usize) -> Option<UnitId> {
+        if self.units.is_empty() {
+            return None;
+        }
+        keys_of(program, step).iter().find_map(|key| self.units.get(key)).copied()
     }
 
     fn place(&self, key: &Key) -> Place {
@@ -148,11 +235,13 @@ impl Weights {
         }
     }
 
+    /// Bytes on the device.
     pub(super) fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.bytes()).sum()
+        let buffer = self.streamed.as_ref().map_or(0, |streamed| streamed.buffer_bytes());
+        self.blocks.iter().map(|block| block.bytes()).sum::<usize>() + buffer
     }
 
-    /// Start and bytes of every block.
+    /// Start and bytes of every block that stays on the device.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (u64, usize)> {
         self.blocks.iter().map(|block| (block.at(0, block.bytes()), block.bytes()))
     }
@@ -223,9 +312,7 @@ impl<'a> Part<'a> {
 
     /// Bytes of the codes and of the scales of a stack, each aligned.
     fn stack_bytes(stack: &Stack<'_>) -> (usize, usize) {
-        let (codes, scales) = stack.tile_row_bytes();
-        let aligned = |bytes: usize| (stack.tile_rows() * bytes).next_multiple_of(ALIGNMENT);
-        (aligned(codes), aligned(scales))
+        stack.layout().stack_bytes(stack.outputs(), stack.columns())
     }
 
     fn bytes(&self) -> usize {
@@ -280,8 +367,7 @@ impl Upload {
     }
 
     fn stack(&mut self, stack: &Stack<'_>, codes_at: u64) -> Result<Place, BackendError> {
-        let (all_codes, _) = Part::stack_bytes(stack);
-        let scales_at = codes_at + all_codes as u64;
+        let scales_at = codes_at + Part::stack_bytes(stack).0 as u64;
         let (codes, scales) = stack.tile_row_bytes();
         let per_turn = (STAGING_WORDS * size_of::<u32>() / (codes + scales).max(1)).max(1);
         // Rows of tiles are longer than the buffer in no model that fits a device, but nothing says so.
@@ -305,9 +391,7 @@ impl Upload {
             let to = (codes_at + (first * codes) as u64, scales_at + (first * scales) as u64);
             self.copy_split(to, code_bytes, pack)?;
         }
-        let scales = if scales == 0 { 0 } else { scales_at };
-        let (layout, outputs, columns) = (stack.layout(), stack.outputs(), stack.columns());
-        Ok(Place::Packed(Packed { codes: codes_at, scales, layout, outputs, columns }))
+        Ok(Place::of(stack, codes_at))
     }
 
     fn copy(

@@ -260,6 +260,9 @@ fn decode_tables(report: &KernelReport) -> String {
         line("all steps", forward.steps().to_string(), forward.steps_us());
         line("barriers in them", String::new(), forward.barriers_us(&report.roofline));
         line("the rest", String::new(), forward.remainder_us());
+        if let Some(fetched) = &forward.fetched {
+            line("streamed weights, observed", String::new(), fetched.median_us);
+        }
         line("T(1)", String::new(), forward.forward.median_us);
         line("T(1) observed", String::new(), forward.observed.median_us);
         writeln!(out, "\n{}", output::table(&rows).trim_end()).expect("a string accepts every write");
