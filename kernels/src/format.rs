@@ -81,11 +81,11 @@ macro_rules! formats {
 
         /// The formats of codes as types.
         #[expect(non_camel_case_types, reason = "formats are spelled as ggml spells them")]
-        mod kinds {
+        pub(crate) mod kinds {
             use super::{Block, Coding, Kind, WeightFormat};
 
             $(
-                pub(super) struct $variant;
+                pub(crate) struct $variant;
 
                 impl Kind for $variant {
                     const CODING: Coding = WeightFormat::$variant.coding().expect("a format of codes");

@@ -235,7 +235,7 @@ impl KvLayer<'_> {
     ///
     /// # Panics
     /// If a slot is outside the cache, or shapes differ.
-    pub(crate) unsafe fn copy_slot_of(&self, other: &Self, from: usize, to: usize) {
+    pub unsafe fn copy_slot_of(&self, other: &Self, from: usize, to: usize) {
         let Self { format, kv_heads, head_dim, .. } = *self;
         assert!(
             (format, kv_heads, head_dim) == (other.format, other.kv_heads, other.head_dim),

@@ -32,8 +32,8 @@ pub mod reference;
 pub mod rope;
 pub mod rows;
 
-#[cfg(test)]
-mod testing;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use candidates::{Candidates, Choice};
 pub use format::{Matrix, WeightFormat, requantised};

@@ -24,7 +24,7 @@ use yggc::{
 use crate::{
     draft_plans::draft_models,
     lossless::{any_policy, any_sampling, any_shape, any_tokens},
-    tiny_model::{Class, Dice, best_tier, bits, is_cuda, part, session, some_models},
+    tiny_model::{Class, Dice, best_tier, bits, everything, is_cuda, part, session, some_models},
     tiny_profiles::{NOW, profiled, served},
 };
 
@@ -353,13 +353,13 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
     let whole = profile.measurements.iter().filter(|m| is_whole(&m.cell.stage));
     assert!(whole.flat_map(|m| &m.samples_us).all(|us| *us > 1.0), "a forward takes time");
     let mut plain = served(&loaded, None, DrafterChoice::Plain).expect("it opens");
-    for (name, schedule) in [
-        ("layer_skip", Schedule::TwoLaunches),
+    let launched_twice = ["layer_skip", "model_hidden"].map(|name| (name, Schedule::TwoLaunches)).into_iter();
+    let others = [
         ("layer_skip", Schedule::WholeStep),
-        ("model_hidden", Schedule::TwoLaunches),
         ("model_hidden", Schedule::WholeStep),
         ("model", Schedule::HeadAhead),
-    ] {
+    ];
+    for (name, schedule) in others.into_iter().chain(launched_twice.filter(|_| everything())) {
         let fix = format!("drafter={name},Dd=3,Wd=2,Wv=4,rows=all,predictor=off,schedule={schedule}");
         // Launches of the other one were measured at no other width, at which it could be planned.
         let is_others = |stage: &Stage| match stage {

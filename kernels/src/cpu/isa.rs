@@ -112,4 +112,13 @@ impl Amx {
         let usable = *USABLE.get_or_init(|| Avx512::detect().is_some() && amx::usable());
         usable.then_some(Self(()))
     }
+
+    /// Runs a test with the kernels that were compiled for the processor's tiles. Where it has none, each of their instructions is trapped
+    /// and computed on emulated tiles, on one thread: the proof may not outlive the test.
+    ///
+    /// False, and nothing is run, without AVX-512, and where tiles exist that this process may not use.
+    #[cfg(all(feature = "testing", target_os = "linux"))]
+    pub fn run_compiled(test: impl FnOnce(Self)) -> bool {
+        Avx512::detect().is_some() && amx::trapped::run(|| test(Self(())))
+    }
 }

@@ -50,7 +50,7 @@ enum Isa {
     Avx512Bf16(Avx512Bf16),
     #[cfg(target_arch = "x86_64")]
     Amx(Amx),
-    #[cfg(all(test, target_arch = "x86_64"))]
+    #[cfg(all(feature = "testing", target_arch = "x86_64"))]
     EmulatedAmx(Avx512),
 }
 
@@ -72,7 +72,7 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
             Isa::Amx(_) => unsafe { amx::on_hardware::$op($($arg),*) },
-            #[cfg(all(test, target_arch = "x86_64"))]
+            #[cfg(all(feature = "testing", target_arch = "x86_64"))]
             // SAFETY: as above; emulated tiles need no instructions of their own.
             Isa::EmulatedAmx(_) => unsafe { amx::on_emulated::$op($($arg),*) },
         }
@@ -126,8 +126,8 @@ impl Kernels {
     }
 
     /// The AMX tier with tiles in memory: its bits on processors without it.
-    #[cfg(all(test, target_arch = "x86_64"))]
-    pub(crate) const fn emulated_amx(proof: Avx512) -> Self {
+    #[cfg(all(feature = "testing", target_arch = "x86_64"))]
+    pub const fn emulated_amx(proof: Avx512) -> Self {
         Self::of(Isa::EmulatedAmx(proof))
     }
 
@@ -170,7 +170,7 @@ impl Kernels {
             Isa::Avx512Bf16(proof) => proof.avx512().call(work),
             #[cfg(target_arch = "x86_64")]
             Isa::Amx(proof) => proof.avx512().call(work),
-            #[cfg(all(test, target_arch = "x86_64"))]
+            #[cfg(all(feature = "testing", target_arch = "x86_64"))]
             Isa::EmulatedAmx(proof) => proof.call(work),
         }
     }
@@ -198,7 +198,7 @@ impl Kernels {
             Isa::Avx512Bf16(_) => Tier::Avx512Bf16,
             #[cfg(target_arch = "x86_64")]
             Isa::Amx(_) => Tier::Amx,
-            #[cfg(all(test, target_arch = "x86_64"))]
+            #[cfg(all(feature = "testing", target_arch = "x86_64"))]
             Isa::EmulatedAmx(_) => Tier::Amx,
         }
     }

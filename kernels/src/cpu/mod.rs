@@ -106,9 +106,6 @@ mod roofline;
 mod short_conv;
 mod tuning;
 
-#[cfg(test)]
-mod tests;
-
 pub use activations::Prepared;
 pub use found::{FoundLayout, FoundPart};
 #[cfg(target_arch = "x86_64")]

@@ -13,6 +13,7 @@ pub(in crate::cpu) struct Emulated {
     tiles: [[[u32; ROWS]; ROWS]; 8],
 }
 
+// Out of line: kernels are many, and what they call need not be built into each.
 impl Emulated {
     /// As [`Tiles::configured`].
     ///
@@ -30,6 +31,7 @@ impl Emulated {
     }
 
     /// As [`Tiles::zero`].
+    #[inline(never)]
     pub(super) fn zero(&mut self, tile: usize) {
         self.tiles[tile] = [[0; ROWS]; ROWS];
     }
@@ -38,6 +40,7 @@ impl Emulated {
     ///
     /// # Safety
     /// The rows are readable at `from`.
+    #[inline(never)]
     pub(super) unsafe fn load(&mut self, tile: usize, from: *const u8, stride: usize) {
         self.zero(tile);
         let Shape { rows, row_bytes } = self.shapes[tile];
@@ -53,6 +56,7 @@ impl Emulated {
     ///
     /// # Panics
     /// If the processor would refuse the tiles.
+    #[inline(never)]
     pub(super) fn multiply(&mut self, c: usize, a: usize, b: usize) {
         for m in 0..self.product_rows(c, a, b) {
             let (mut even, mut odd) = ([0.0; ROWS], [0.0; ROWS]);
@@ -72,6 +76,7 @@ impl Emulated {
     ///
     /// # Panics
     /// As [`Emulated::multiply`].
+    #[inline(never)]
     pub(super) fn multiply_bytes(&mut self, c: usize, a: usize, b: usize, b_byte: fn(u8) -> i32) {
         for m in 0..self.product_rows(c, a, b) {
             for (a, row) in self.tiles[a][m].into_iter().zip(self.tiles[b]) {
@@ -102,6 +107,7 @@ impl Emulated {
     ///
     /// # Safety
     /// The rows are writable at `to`.
+    #[inline(never)]
     pub(super) unsafe fn store(&mut self, tile: usize, to: *mut u8) {
         let Shape { rows, row_bytes } = self.shapes[tile];
         assert_eq!(usize::from(row_bytes), ROW_BYTES, "tile {tile} has rows that are not full");

@@ -16,11 +16,13 @@ mod linear;
 mod ops;
 mod peak;
 mod tiles;
+#[cfg(all(feature = "testing", target_os = "linux"))]
+pub(super) mod trapped;
 
 pub(super) use detection::usable;
 #[cfg(test)]
 pub(super) use emulated::Emulated;
-#[cfg(test)]
+#[cfg(feature = "testing")]
 pub(super) use ops::on_emulated;
 pub(super) use ops::on_hardware;
 pub(super) use peak::products;

@@ -6,7 +6,7 @@ pub(in crate::cpu) mod on_hardware {
 }
 
 /// On tiles in memory, for tests where the processor has none.
-#[cfg(test)]
+#[cfg(feature = "testing")]
 pub(in crate::cpu) mod on_emulated {
     linears!("avx512f,avx512bw,avx512vl,avx512dq", amx, crate::cpu::amx::emulated::Emulated);
 }

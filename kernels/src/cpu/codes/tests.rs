@@ -3,11 +3,27 @@
 
 use super::{Array, CodeLayout, Distances, Fetching, Operands, Sums, int8, native};
 use crate::{
-    Activations, Matrix, Rows, RowsMut, WeightFormat,
-    cpu::{Epilogue, Kernels, PackedLinear, TILE},
-    format::{Kind, Visitor},
+    Activations, Matrix, Rows, RowsMut, Tier, WeightFormat,
+    cpu::{Epilogue, PackedLinear, Prepared, TILE, Tuning, activations::Layout, generic},
+    format::{Kind, Visitor, kinds},
     testing::{Noise, Scratch, bits, matrix},
 };
+
+/// One format of each way to lay codes out. The tiers of this processor are tested with all of them, and compiling kernels takes long.
+const FORMATS: [WeightFormat; 5] =
+    [WeightFormat::Q4_1, WeightFormat::Q5_0, WeightFormat::Q2_K, WeightFormat::Q4_K, WeightFormat::Q6_K];
+
+/// [`WeightFormat::visit`] of one of them.
+fn visit<V: Visitor>(format: WeightFormat, visitor: V) -> V::Output {
+    match format {
+        WeightFormat::Q4_1 => visitor.visit::<kinds::Q4_1>(),
+        WeightFormat::Q5_0 => visitor.visit::<kinds::Q5_0>(),
+        WeightFormat::Q2_K => visitor.visit::<kinds::Q2_K>(),
+        WeightFormat::Q4_K => visitor.visit::<kinds::Q4_K>(),
+        WeightFormat::Q6_K => visitor.visit::<kinds::Q6_K>(),
+        other => unreachable!("{other} is none of {FORMATS:?}"),
+    }
+}
 
 /// Few rows of `N` outputs at a time.
 struct Few<'a, const N: usize> {
@@ -30,10 +46,32 @@ impl<const N: usize> Visitor for Few<'_, N> {
     }
 }
 
+fn layout(format: WeightFormat, activations: Activations) -> Layout {
+    Layout::of(format, activations, Tier::Portable, false)
+}
+
+/// Prepared activations, and what the portable tier makes of them: its functions themselves, for a dispatch would have those of every tier
+/// compiled here, too.
+fn portable<'s>(
+    weights: &PackedLinear,
+    activations: Activations,
+    x: Rows<'_>,
+    scratch: &'s mut [u8],
+) -> (Prepared<'s>, Vec<f32>) {
+    let (layout, tuning) = (layout(weights.format(), activations), Tuning::DEFAULT);
+    let (width, columns) = (x.width(), x.columns());
+    generic::prepare(layout, tuning.rows(layout), x, None, scratch);
+    let prepared = Prepared { layout, width, columns, tuning, bytes: scratch };
+    let mut out = vec![f32::NAN; width * weights.outputs()];
+    let view = &mut RowsMut::new(&mut out, weights.outputs());
+    generic::linear(weights, &prepared, 0..weights.tiles(), Epilogue::Store, view);
+    (prepared, out)
+}
+
 #[test]
 fn kernels_of_few_rows_have_the_bits_of_the_portable_tier() {
     let mut noise = Noise::new(31);
-    for format in WeightFormat::ALL.into_iter().filter(|format| !format.is_dense()) {
+    for format in FORMATS {
         let columns = 3 * format.block_len();
         let bytes = matrix(format, 2 * TILE, columns, &mut noise);
         let packed = PackedLinear::stack(&[Matrix::new(format, 2 * TILE, columns, &bytes).unwrap()]).unwrap();
@@ -41,13 +79,9 @@ fn kernels_of_few_rows_have_the_bits_of_the_portable_tier() {
         for (activations, rows) in
             Activations::ALL.into_iter().flat_map(|way| [1, 2, 3, 4, 5, 9, 64].map(|w| (way, w)))
         {
-            let kernels = Kernels::portable().with_activations(activations);
-            let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, rows, columns));
             let x = Rows::new(&x[..rows * columns], columns);
-            let prepared = kernels.prepare(format, x, None, scratch.bytes());
-            let mut expected = vec![f32::NAN; rows * 2 * TILE];
-            let out = RowsMut::new(&mut expected, 2 * TILE);
-            kernels.linear(&packed, &prepared, 0..2, Epilogue::Store, out);
+            let mut scratch = Scratch::new(rows * layout(format, activations).row_bytes(columns));
+            let (prepared, expected) = portable(&packed, activations, x, scratch.bytes());
             let operands = Operands {
                 tile: packed.tile(0).as_ptr(),
                 blocks: packed.blocks(),
@@ -60,8 +94,8 @@ fn kernels_of_few_rows_have_the_bits_of_the_portable_tier() {
                 let mut sums = [Sums::ZERO; 2];
                 let operands = Operands { streams, ..operands };
                 let mut others = [Sums::ZERO; 2];
-                format.visit(Few::<8> { operands, activations, sums: &mut sums[..tiles] });
-                format.visit(Few::<16> { operands, activations, sums: &mut others[..tiles] });
+                visit(format, Few::<8> { operands, activations, sums: &mut sums[..tiles] });
+                visit(format, Few::<16> { operands, activations, sums: &mut others[..tiles] });
                 for (lanes, sums) in [(8, sums), (16, others)] {
                     for (t, sums) in sums[..tiles].iter().enumerate() {
                         for (r, sums) in sums.0[..rows].iter().enumerate() {
@@ -137,25 +171,21 @@ mod in_tiles {
         }
     }
 
-    /// Every kind with blocks of 256; groups of rows that fill tiles and that do not, one and two tiles of weights.
+    /// Kinds with blocks of 256; groups of rows that fill tiles and that do not, one and two tiles of weights.
     #[test]
     fn tiles_have_the_bits_of_vectors() {
         let mut noise = Noise::new(32);
         let has_groups = |format: &WeightFormat| format.coding().is_some_and(|coding| coding.has_groups());
-        for format in WeightFormat::ALL.into_iter().filter(has_groups) {
+        for format in FORMATS.into_iter().filter(has_groups) {
             let (columns, outputs) = (3 * format.block_len(), 2 * TILE);
             let bytes = matrix(format, outputs, columns, &mut noise);
             let packed =
                 PackedLinear::stack(&[Matrix::new(format, outputs, columns, &bytes).unwrap()]).unwrap();
             let x = noise.values(64 * columns);
             for rows in [1, 5, 16, 17, 32, 33, 49, 64] {
-                let kernels = Kernels::portable();
-                let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, rows, columns));
                 let x = Rows::new(&x[..rows * columns], columns);
-                let prepared = kernels.prepare(format, x, None, scratch.bytes());
-                let mut expected = vec![f32::NAN; rows * outputs];
-                let out = RowsMut::new(&mut expected, outputs);
-                kernels.linear(&packed, &prepared, 0..2, Epilogue::Store, out);
+                let mut scratch = Scratch::new(rows * layout(format, Activations::Int8).row_bytes(columns));
+                let (prepared, expected) = portable(&packed, Activations::Int8, x, scratch.bytes());
                 let operands = Operands {
                     tile: packed.tile(0).as_ptr(),
                     blocks: packed.blocks(),
@@ -166,7 +196,7 @@ mod in_tiles {
                 };
                 for tiles in [1, 2] {
                     let mut sums = [Sums::ZERO; 2];
-                    format.visit(InTiles { operands, sums: &mut sums[..tiles] });
+                    visit(format, InTiles { operands, sums: &mut sums[..tiles] });
                     for (t, sums) in sums[..tiles].iter().enumerate() {
                         for (r, sums) in sums.0[..rows].iter().enumerate() {
                             let expected = &expected[(2 * r + t) * TILE..][..TILE];

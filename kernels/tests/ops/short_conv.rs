@@ -1,14 +1,14 @@
 //! Short convolutions: tolerance against the reference; equality over tiers, units, slots, and over which rows are in one forward.
 
 use super::tiers;
-use crate::{
+use proptest::prelude::*;
+use std::ops::Range;
+use ygg_kernels::{
     ConvLayer, KvLayer, Rows, RowsMut, ShortConv, Tails,
     cpu::Kernels,
     reference,
     testing::{Noise, bits},
 };
-use proptest::prelude::*;
-use std::ops::Range;
 
 const SLOTS: usize = 48;
 

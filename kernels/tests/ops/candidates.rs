@@ -1,14 +1,14 @@
 //! Candidates against the reference, by equality: of rows of logits, and of the products that a linear would store.
 
 use super::tiers;
-use crate::{
+use proptest::prelude::*;
+use ygg_kernels::{
     Matrix, Norm, Rows, RowsMut, WeightFormat,
     candidates::{Choice, RANGE, candidate_columns, ranges},
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, head_scratch_bytes},
     reference,
     testing::{Noise, Scratch, bits, matrix},
 };
-use proptest::prelude::*;
 
 /// Logits with ties, numbers that are none, and ends.
 fn logits(len: usize, levels: usize, noise: &mut Noise) -> Vec<f32> {
@@ -37,7 +37,7 @@ fn found(
     (threads, vocabulary, most): (usize, usize, usize),
     choice: Choice,
     rows: usize,
-    find: impl Fn(std::ops::Range<usize>, crate::cpu::FoundPart<'_>),
+    find: impl Fn(std::ops::Range<usize>, ygg_kernels::cpu::FoundPart<'_>),
 ) -> Vec<f32> {
     let mut memory = Scratch::new(layout.bytes());
     let all = ranges(vocabulary);

@@ -1,13 +1,13 @@
 //! KV ops: tolerance against the reference; equality over slots, splits of prefix and tail, widths and unit ranges.
 
 use super::tiers;
-use crate::{
+use proptest::prelude::*;
+use ygg_kernels::{
     AppendKv, Attention, KvFormat, KvLayer, Rope, RopePairing, RopeTable, Rows, RowsMut, Scoring, Tails,
     cpu::{Kernels, attention_scratch_bytes},
     reference,
     testing::{Noise, Scratch, bits},
 };
-use proptest::prelude::*;
 
 /// A layer's memory, filled with finite noise.
 struct Cache {

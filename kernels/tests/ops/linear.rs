@@ -1,14 +1,14 @@
 //! Linears: tolerance against the reference; equality over widths, row orders, tile splits, prologues and epilogues.
 
 use super::linears;
-use crate::{
+use proptest::prelude::*;
+use std::{iter, ops::Range};
+use ygg_kernels::{
     Activations, Matrix, Nonlinearity, Norm, Rows, RowsMut, Tier, WeightFormat,
     cpu::{Epilogue, Kernels, PackedLinear, TILE},
     reference,
     testing::{Noise, Scratch, bits, matrix},
 };
-use proptest::prelude::*;
-use std::{iter, ops::Range};
 
 /// All tiles in one range.
 fn all(weights: &PackedLinear) -> Vec<Range<usize>> {

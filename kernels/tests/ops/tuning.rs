@@ -1,12 +1,12 @@
 //! Tunings of a linear: each gives the bits of the default, in every tier and format.
 
 use super::linears as ways;
-use crate::{
+use proptest::prelude::*;
+use ygg_kernels::{
     Matrix, Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{Ahead, Epilogue, Kernels, PackedLinear, Streams, Tuning},
     testing::{Noise, Scratch, bits, matrix},
 };
-use proptest::prelude::*;
 
 /// A normed linear of all tiles but the first, added into `out`, or a gated one.
 fn run(kernels: Kernels, weights: &PackedLinear, x: Rows<'_>, tuning: Tuning, noise: &[f32]) -> Vec<f32> {

@@ -1,13 +1,13 @@
 //! Ops over rows alone, and the embedding.
 
 use super::tiers;
-use crate::{
+use proptest::prelude::*;
+use ygg_kernels::{
     Matrix, Nonlinearity, Norm, Rope, RopePairing, RopeTable, Rows, RowsMut, Tier, WeightFormat,
     cpu::{Kernels, PackedLinear},
     reference,
     testing::{Noise, bits, matrix},
 };
-use proptest::prelude::*;
 
 /// Runs an op on `[width, columns]` outputs, once in full and once row by row.
 fn both_ways(width: usize, columns: usize, op: impl Fn(std::ops::Range<usize>, RowsMut<'_>)) -> Vec<f32> {

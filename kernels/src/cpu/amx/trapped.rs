@@ -3,14 +3,7 @@
 //! Each tile instruction is then an illegal one; a signal handler decodes it from its bytes, computes it on emulated
 //! tiles, and goes on behind it.
 
-use crate::{
-    Matrix, Nonlinearity, Rows, RowsMut, WeightFormat,
-    cpu::{
-        Amx, Avx512, Epilogue, Kernels, PackedLinear,
-        amx::{detection, emulated::Emulated, ops::on_hardware, peak, tiles::Shape},
-    },
-    testing::{Noise, Scratch, bits, matrix},
-};
+use super::{detection, emulated::Emulated, tiles::Shape};
 use std::{mem, ptr, sync::Mutex};
 
 /// The tiles of the one thread that runs trapped code, while they are configured.
@@ -126,7 +119,7 @@ extern "C" fn on_illegal_instruction(_: libc::c_int, _: *mut libc::siginfo_t, co
     }
 }
 
-/// Runs `kernels` with tile instructions trapped.
+/// Runs `kernels`, each of its tile instructions trapped.
 fn trapped(kernels: impl FnOnce()) {
     // SAFETY: the handler is for this signal, and keeps to what may be called in one: it was raised by the instruction
     // at hand, and the lock is its own.
@@ -141,46 +134,18 @@ fn trapped(kernels: impl FnOnce()) {
     assert!(TILES.lock().unwrap().is_none(), "tiles were not released");
 }
 
-/// Every kernel and shape of a chunk: compiled for the processor's tiles, against emulation.
-fn compare(proof: Avx512) {
-    // SAFETY: tile instructions are there, or trapped.
-    assert!(unsafe { detection::computes_right() });
-    // SAFETY: as above.
-    assert_eq!(unsafe { peak::products(2) }, (65_536, 64.0));
-    let kernels = Kernels::emulated_amx(proof);
-    let mut noise = Noise::new(31);
-    for format in [WeightFormat::BF16, WeightFormat::Q4_K, WeightFormat::Q6_K] {
-        for (width, blocks) in [(1, 7), (16, 2), (21, 3), (32, 1), (40, 2), (64, 2), (71, 1)] {
-            let (rows, columns) = (19, 32.max(format.block_len()) * blocks);
-            let bytes = [(); 2].map(|()| matrix(format, rows, columns, &mut noise));
-            let [gate, up] = [0, 1].map(|i| Matrix::new(format, rows, columns, &bytes[i]).unwrap());
-            let (pair, plain) =
-                (PackedLinear::gated(&gate, &up).unwrap(), PackedLinear::stack(&[gate]).unwrap());
-            let x = noise.values(width * columns);
-            let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, width, columns));
-            let x = kernels.prepare(format, Rows::new(&x, columns), None, scratch.bytes());
-            let mut out = [(); 4].map(|()| vec![f32::NAN; width * rows]);
-            let [mut a, mut b, mut c, mut d] = out.each_mut().map(|out| RowsMut::new(out, rows));
-            kernels.linear(&plain, &x, 0..2, Epilogue::Store, a.reborrow());
-            kernels.linear_gated(Nonlinearity::Silu, &pair, &x, 0..2, b.reborrow());
-            // SAFETY: the proof is of AVX-512; tile instructions are there, or trapped.
-            unsafe {
-                on_hardware::linear(&plain, &x, 0..2, Epilogue::Store, &mut c);
-                on_hardware::linear_gated(Nonlinearity::Silu, &pair, &x, 0..2, &mut d);
-            }
-            let [a, b, c, d] = out.map(|out| bits(&out));
-            assert!(a == c && b == d, "{format}, {width} rows, {blocks} blocks");
-        }
+/// Runs kernels that were compiled for the processor's tiles: on these, or trapped. The processor has AVX-512.
+///
+/// Nothing is run, and the result is false, where tiles exist but may not be used: some instructions would not trap there.
+pub(in crate::cpu) fn run(kernels: impl FnOnce()) -> bool {
+    let is_usable = detection::usable();
+    if is_usable {
+        kernels();
+        return true;
     }
-}
-
-/// Nothing to run without AVX-512, nor where tiles exist but may not be used: some instructions would not trap there.
-#[test]
-fn compiled_kernels_compute_what_emulation_does() {
-    let Some(proof) = Avx512::detect() else { return };
-    if Amx::detect().is_some() {
-        compare(proof);
-    } else if !detection::has_instructions() {
-        trapped(|| compare(proof));
+    let can_be_trapped = !detection::has_instructions();
+    if can_be_trapped {
+        trapped(kernels);
     }
+    can_be_trapped
 }

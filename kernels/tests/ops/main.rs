@@ -1,6 +1,8 @@
 //! Every op of every tier of this processor: against the reference with a tolerance; row invariance, and for all but linears the
 //! tiers among each other, with equality.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 mod candidates;
 mod int8;
@@ -10,9 +12,8 @@ mod short_conv;
 mod tuning;
 
 #[cfg(target_arch = "x86_64")]
-use super::Avx512;
-use super::Kernels;
-use crate::{Activations, Tier};
+use ygg_kernels::cpu::{Avx2, Avx512, AvxVnni};
+use ygg_kernels::{Activations, Tier, cpu::Kernels};
 
 /// Every way to compute a linear here: the tiers, with either kind of activations.
 fn linears() -> impl Iterator<Item = Kernels> {
@@ -27,7 +28,7 @@ fn tiers() -> impl Iterator<Item = Kernels> {
 /// Where the tier is another.
 #[cfg(target_arch = "x86_64")]
 fn avx2_alone() -> Option<Kernels> {
-    super::AvxVnni::detect().and(super::Avx2::detect()).map(Kernels::avx2)
+    AvxVnni::detect().and(Avx2::detect()).map(Kernels::avx2)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
