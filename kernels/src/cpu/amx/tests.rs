@@ -1,12 +1,12 @@
 //! Emulated tiles against what the manual says, and the processor's against them.
 
+#[cfg(target_os = "linux")]
+use super::{detection, peak, trapped};
 use super::{
     emulated::Emulated,
     hardware::Hardware,
     tiles::{ROW_BYTES, ROWS, Shape, Tiles},
 };
-#[cfg(target_os = "linux")]
-use super::{detection, peak, trapped};
 use crate::{
     cpu::{Amx, Avx512},
     testing::{Noise, bits},
