@@ -5,7 +5,8 @@ Starts the server and asks for the next turn of every conversation of `prompts/t
 plan, calls plainly, and as many tokens without a constraint, as streams; then calls by speculation once more, not as a stream. Prints a line of JSON for
 each answer and one at the end: whether every call names a function that it may and its arguments fit the schema, whether calls and numbers of
 tokens were equal, and medians of times per token behind the first. `--check` asks once, measures nothing, and ends with 1 unless all answers
-are equal and valid. `--template FILE` serves a copy of MODEL, a GGUF file, with this chat template, and so with its family's format of calls. Needs `jsonschema`.
+are equal and valid. `--template FILE` serves a copy of MODEL, a GGUF file, with this chat template, and so with its family's format of calls; a plan of MODEL then needs OPTIONS `--force`.
+Needs `jsonschema`.
 """
 
 import argparse
@@ -92,7 +93,8 @@ def with_template(model, template, out):
     begin = at
     for _ in range(tensors):
         text()
-        at += 8 * number("I") + 12
+        dimensions = number("I")
+        at += 8 * dimensions + 12
     infos, key, source = data[begin:at], b"tokenizer.chat_template", template.read_bytes()
     kept.append(struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(source)) + source)
     head = data[:8] + struct.pack("<QQ", tensors, count + 1) + b"".join(kept) + infos
@@ -199,7 +201,10 @@ def main():
     command += ["--plan", options.plan] if options.plan else []
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        address = urlsplit(server.stdout.readline().strip())
+        said = server.stdout.readline().strip()
+        if not said:
+            raise SystemExit("the server did not start")
+        address = urlsplit(said)
         rows = []
         for conversation in conversations:
             for sampling in SAMPLINGS:
