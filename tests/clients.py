@@ -1,7 +1,7 @@
 """Client libraries against `yggc serve`: `python3 tests/clients.py URL`, for a server that runs.
 
 Tries `openai` (chat, responses, streams, tools), `langchain-openai` (structured output, tools, both APIs) and `litellm`, each if it is installed,
-and says which is not. Answers are constrained where their content matters, so a weak model does. .ci/full runs it.
+and says which is not. Answers are constrained where their content matters, so a weak model does. .ci/clients runs it.
 """
 
 import enum

@@ -1,7 +1,7 @@
 """The page of `yggc serve` in a browser: `python3 tests/page.py URL [FOLDER [QUESTION]]`, for a server that runs.
 
 Needs the package playwright and a Chromium (PATH, as `chromium`). Asks a question, compares with plain decoding, and checks what the
-page shows, on a wide and a narrow screen, light and dark. Screenshots go to FOLDER (docs/images has two, of the default model). .ci/full runs it.
+page shows, on a wide and a narrow screen, light and dark. Screenshots go to FOLDER (docs/images has two, of the default model). .ci/clients runs it.
 """
 
 import pathlib

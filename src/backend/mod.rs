@@ -143,6 +143,11 @@ pub trait Replay: Capabilities + Send + Debug {
         self.replay(program, inputs, skipped);
     }
 
+    /// Whether what was begun still runs. Does not wait.
+    fn is_running(&self) -> bool {
+        false
+    }
+
     /// Waits for what was begun, as every later run does.
     fn finish(&mut self) {}
 

@@ -9,6 +9,9 @@ use crate::{
 /// Why a request that asked for plain decoding, or an engine opened for it, drafted nothing.
 pub(super) const SWITCHED_OFF: &str = "switched off by the request";
 
+/// Why a request drafts no more whose grammar takes more than usual to follow.
+const SLOW_GRAMMAR: &str = "the grammar is slow to follow";
+
 /// Predicted by the plan, measured by this request. Plain data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageReport {
@@ -133,6 +136,7 @@ impl Report {
             plan_temperature: background.plan_temperature,
             spec_off_reason: switched_off
                 .or_else(|| background.spec_off_reason.clone())
+                .or_else(|| decoder.has_slow_grammar().then(|| SLOW_GRAMMAR.to_owned()))
                 .or_else(|| background.guard.and_then(|terms| fell_back(stats.steps, &stats.guard, &terms))),
             acceptance_by_depth: stats.acceptance_by_depth(),
             counts_by_depth: stats.counts_by_depth(),

@@ -1,27 +1,38 @@
 //! The state of one constrained answer.
 
-use llguidance::TokenParser;
+use std::{fmt::Display, sync::Arc};
 
-use super::{GrammarError, Mask, error::one_line};
+use llguidance::api::StopReason;
+
+use super::{GrammarError, Mask, error::one_line, limits::Effort, tokens::Source};
 
 /// Where an answer is in its grammar. Clones are independent, and share what the lexer has found out.
+///
+/// A grammar that needs more than usual for a mask becomes [slow](Self::is_slow): it is parsed again from the answer's beginning, and masks
+/// may take longer. They are the same.
 #[derive(Clone)]
 pub struct Matcher {
+    /// In error where the answer is stuck.
     inner: llguidance::Matcher,
+    source: Arc<Source>,
+    effort: Effort,
     /// The mask of this state, if it is known.
     mask: Option<Mask>,
-    tokens: usize,
+    accepted: Vec<u32>,
 }
 
 impl std::fmt::Debug for Matcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Matcher").field("tokens", &self.tokens).finish_non_exhaustive()
+        let Self { effort, accepted, .. } = self;
+        f.debug_struct("Matcher").field("effort", effort).field("accepted", accepted).finish_non_exhaustive()
     }
 }
 
 impl Matcher {
-    pub(super) fn new(parser: TokenParser) -> Result<Self, GrammarError> {
-        let mut matcher = Self { inner: llguidance::Matcher::new(Ok(parser)), mask: None, tokens: 0 };
+    pub(super) fn new(source: Source) -> Result<Self, GrammarError> {
+        let effort = Effort::Usual;
+        let inner = llguidance::Matcher::new(Ok(source.parser(effort)?));
+        let mut matcher = Self { inner, source: Arc::new(source), effort, mask: None, accepted: Vec::new() };
         // A grammar without any text shows here.
         matcher.mask()?;
         Ok(matcher)
@@ -29,48 +40,72 @@ impl Matcher {
 
     /// Tokens accepted.
     pub fn tokens(&self) -> usize {
-        self.tokens
+        self.accepted.len()
+    }
+
+    /// Whether something took more than the usual limits allow: masks may then take 200 ms instead of 20, roughly.
+    pub fn is_slow(&self) -> bool {
+        self.effort == Effort::Slow
     }
 
     /// The tokens that may follow; at least one.
     ///
     /// # Errors
-    /// [`GrammarError::Stuck`] if none can be found within the limits; so will every later call.
+    /// [`GrammarError::Stuck`] if none can be found within the limits of a slow grammar; so will every later call until a
+    /// [rollback](Self::rollback).
     ///
     /// # Panics
     /// If the answer is [complete](Self::is_complete).
     pub fn mask(&mut self) -> Result<&Mask, GrammarError> {
         assert!(!self.is_complete(), "nothing follows a complete answer");
         if self.mask.is_none() {
-            let allowed = self.inner.compute_mask();
-            self.mask = Some(Mask::new(allowed.map_err(|fault| self.stuck(&fault.to_string()))?));
+            let allowed = self.attempt(llguidance::Matcher::compute_mask)?;
+            self.mask = Some(Mask::new(allowed));
         }
         Ok(self.mask.as_ref().expect("it was computed"))
+    }
+
+    /// As [`mask`](Self::mask), to keep.
+    ///
+    /// # Errors
+    /// As [`mask`](Self::mask).
+    ///
+    /// # Panics
+    /// As [`mask`](Self::mask).
+    pub fn take_mask(&mut self) -> Result<Mask, GrammarError> {
+        self.mask()?;
+        Ok(self.mask.take().expect("it was computed"))
     }
 
     /// Takes the next token, which the mask allows.
     ///
     /// # Errors
-    /// [`GrammarError::Stuck`] if it may not follow, or the limits are exceeded; so will every later call.
+    /// [`GrammarError::Stuck`] if it may not follow, or the limits are exceeded; so will every later call until a
+    /// [rollback](Self::rollback).
     pub fn accept(&mut self, token: u32) -> Result<(), GrammarError> {
         self.mask = None;
-        self.inner.consume_token(token).map_err(|fault| self.stuck(&fault.to_string()))?;
-        self.tokens += 1;
+        self.attempt(|inner| inner.consume_token(token))?;
+        self.accepted.push(token);
         Ok(())
     }
 
-    /// Takes back the last `tokens` tokens.
+    /// Takes back the last `tokens` tokens. An answer that was stuck goes on from there.
     ///
     /// # Errors
-    /// [`GrammarError::Stuck`] if the answer is already.
+    /// [`GrammarError::Stuck`] if the limits are exceeded.
     ///
     /// # Panics
     /// If so many were not accepted.
     pub fn rollback(&mut self, tokens: usize) -> Result<(), GrammarError> {
-        assert!(tokens <= self.tokens, "{tokens} of {} tokens taken back", self.tokens);
+        let kept = self.accepted.len().checked_sub(tokens);
+        let kept = kept.unwrap_or_else(|| panic!("{tokens} of {} tokens taken back", self.accepted.len()));
         self.mask = None;
-        self.inner.rollback(tokens).map_err(|fault| self.stuck(&fault.to_string()))?;
-        self.tokens -= tokens;
+        if self.inner.is_error() || self.inner.rollback(tokens).is_err() {
+            let fault = self.inner.get_error().unwrap_or_default();
+            self.accepted.truncate(kept);
+            return self.begin_again(self.effort, &fault);
+        }
+        self.accepted.truncate(kept);
         Ok(())
     }
 
@@ -79,7 +114,7 @@ impl Matcher {
     /// # Errors
     /// [`GrammarError::Stuck`] if the answer is already.
     pub fn may_end(&mut self) -> Result<bool, GrammarError> {
-        Ok(self.is_complete() || self.inner.is_accepting().map_err(|fault| self.stuck(&fault.to_string()))?)
+        Ok(self.is_complete() || self.attempt(llguidance::Matcher::is_accepting)?)
     }
 
     /// Whether the answer is whole and nothing may follow, or it was ended.
@@ -89,20 +124,58 @@ impl Matcher {
 
     /// Appends the tokens that must follow, as far as one encoding says. The first is certain: the mask allows no other.
     pub fn forced(&mut self, out: &mut Vec<u32>) {
-        if !self.is_complete() {
-            out.extend(self.inner.compute_ff_tokens());
+        if self.is_complete() {
+            return;
         }
+        let forced = self.attempt(|inner| {
+            let forced = inner.compute_ff_tokens();
+            inner.get_error().map_or(Ok(forced), Err)
+        });
+        // A fault is found again by the next mask.
+        out.extend(forced.unwrap_or_default());
     }
 
     /// How many of `tokens`, one behind the other, the grammar could take next. Where text is forced it also takes
     /// other encodings of that than the mask allows.
     pub fn fitting(&mut self, tokens: &[u32]) -> usize {
-        if self.is_complete() { 0 } else { self.inner.validate_tokens(tokens).unwrap_or(0) }
+        // A fault is found again by the next mask.
+        if self.is_complete() { 0 } else { self.attempt(|inner| inner.validate_tokens(tokens)).unwrap_or(0) }
+    }
+
+    /// Does something with the parser. If it fails, it is done once more by a new parser, which may take longer and knows nothing: a
+    /// fault then depends on the accepted tokens alone.
+    fn attempt<T, E: Display>(
+        &mut self,
+        work: impl Fn(&mut llguidance::Matcher) -> Result<T, E>,
+    ) -> Result<T, GrammarError> {
+        if let Some(fault) = self.inner.get_error() {
+            return Err(self.stuck(&fault));
+        }
+        let fault = match work(&mut self.inner) {
+            Ok(done) => return Ok(done),
+            Err(fault) => fault.to_string(),
+        };
+        if one_line(&fault) == StopReason::NoExtensionBias.to_string() {
+            // No limit, but a vocabulary without the next text.
+            return Err(self.stuck(""));
+        }
+        self.begin_again(Effort::Slow, &fault)?;
+        let done = work(&mut self.inner).map_err(|fault| self.stuck(&fault.to_string()))?;
+        self.effort = Effort::Slow;
+        Ok(done)
+    }
+
+    /// Parses the accepted tokens by a new parser; the `fault` of the old one is told if that cannot be done.
+    fn begin_again(&mut self, effort: Effort, fault: &str) -> Result<(), GrammarError> {
+        self.mask = None;
+        let parser = self.source.parser(effort).map_err(|_| self.stuck(fault))?;
+        self.inner = llguidance::Matcher::new(Ok(parser));
+        self.inner.consume_tokens(&self.accepted).map_err(|fault| self.stuck(&fault.to_string()))
     }
 
     fn stuck(&self, fault: &str) -> GrammarError {
         let fault = one_line(fault);
         let fault = if fault.is_empty() { "no token may follow".to_owned() } else { fault };
-        GrammarError::Stuck { tokens: self.tokens, fault }
+        GrammarError::Stuck { tokens: self.accepted.len(), fault }
     }
 }

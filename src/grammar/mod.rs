@@ -5,17 +5,19 @@
 //! speculation with a tree asks for the same masks as plain decoding. Where the grammar leaves one text only, the mask leaves one
 //! token only: the first of that text as the tokenizer encodes it. Such tokens are *forced*.
 //!
-//! Parsing and masks are the `llguidance` crate's. Work is bounded by counts, not by the clock (the limits in `tokens.rs`): a grammar that exceeds them is
-//! refused, or ends its answer with an error that says so, and does so on every machine. Constraints come from users: they give errors, never
-//! panics.
+//! Parsing and masks are the `llguidance` crate's. Work is bounded by counts, not by the clock (`limits.rs`), on every machine alike. A grammar
+//! that takes too long to compile is refused. One that takes too long for a mask is *slow*: from then on its masks may take
+//! longer, and whoever speculates stops. One that exceeds that too ends its answer with an error that says so. Constraints come from users: they give
+//! errors, never panics.
 #![forbid(unsafe_code)]
 
 mod constraint;
 mod error;
+mod limits;
 mod mask;
 mod matcher;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tokens;
 
 pub use constraint::Constraint;

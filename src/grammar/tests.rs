@@ -24,9 +24,10 @@ fn tokenizer() -> Arc<Tokenizer> {
 }
 
 /// Rows of the head, some of them without a token.
-const ROWS: usize = 120;
+pub(crate) const ROWS: usize = 120;
 
-fn tokens() -> (Arc<Tokenizer>, GrammarTokens) {
+/// The tokenizer, and its tokens for grammars.
+pub(crate) fn tokens() -> (Arc<Tokenizer>, GrammarTokens) {
     let tokenizer = tokenizer();
     let grammar = GrammarTokens::new(Arc::clone(&tokenizer), ROWS, tokenizer.end_ids()).unwrap();
     (tokenizer, grammar)
@@ -176,4 +177,63 @@ fn a_text_that_the_vocabulary_cannot_write_is_an_error() {
     let stuck = matcher.accept(id).and_then(|()| matcher.mask().map(|_| ())).unwrap_err();
     assert!(matches!(stuck, GrammarError::Stuck { .. }) && stuck.to_string().contains("simplify"), "{stuck}");
     assert!(matcher.mask().is_err() && !matcher.is_complete());
+}
+
+/// A text of `n` behind `b`, which `count` rules read at once, each from every place of the text on.
+fn read_often(count: usize) -> Constraint {
+    let rules: Vec<String> =
+        (0..count).map(|number| format!("r{number}: \"n\" r{number} | \"n\"\n")).collect();
+    let names: Vec<String> = (0..count).map(|number| format!("r{number}")).collect();
+    Constraint::Lark(format!("start: \"b\" text\ntext: {}\n{}", names.join(" | "), rules.concat()))
+}
+
+#[test]
+fn a_grammar_that_takes_long_becomes_slow_without_another_mask_and_is_stuck_beyond_its_limits() {
+    let (tokenizer, grammar) = tokens();
+    let id = |text: &str| tokenizer.encode_continuation(text)[0];
+    let mut matcher = grammar.matcher(&read_often(250)).unwrap();
+    assert_eq!(allowed(&tokenizer, &mut matcher), ["b"]);
+    matcher.accept(id("b")).unwrap();
+    assert_eq!(allowed(&tokenizer, &mut matcher), ["n"]);
+    assert!(!matcher.is_slow());
+    let mut slow_behind = None;
+    let stuck = loop {
+        if let Err(stuck) = matcher.accept(id("n")) {
+            break stuck;
+        }
+        assert!(matcher.tokens() < 200, "some place has too many items");
+        assert_eq!(allowed(&tokenizer, &mut matcher), ["n", "<|end|>"]);
+        if matcher.is_slow() {
+            slow_behind.get_or_insert(matcher.tokens());
+        }
+    };
+    let tokens = matcher.tokens();
+    assert!(slow_behind.is_some_and(|slow| slow > 2 && 2 * slow < tokens), "{slow_behind:?} of {tokens}");
+    assert!(matches!(stuck, GrammarError::Stuck { tokens: at, .. } if at == tokens), "{stuck}");
+    assert!(["items", "simplify"].iter().all(|part| stuck.to_string().contains(part)), "{stuck}");
+    assert!(matcher.mask().is_err() && matcher.fitting(&[id("n")]) == 0 && !matcher.is_complete());
+    matcher.rollback(2).unwrap();
+    assert_eq!((matcher.tokens(), matcher.is_slow()), (tokens - 2, true));
+    assert_eq!(allowed(&tokenizer, &mut matcher), ["n", "<|end|>"]);
+    matcher.accept(end(&tokenizer)).unwrap();
+    assert!(matcher.is_complete());
+}
+
+#[test]
+fn a_text_that_leads_nowhere_can_be_taken_back() {
+    let (tokenizer, grammar) = tokens();
+    let id = |text: &str| tokenizer.encode_continuation(text)[0];
+    let mut matcher = grammar.matcher(&Constraint::Regex("a(x|(é|ü))|nn".to_owned())).unwrap();
+    matcher.accept(id("n")).unwrap();
+    let expected = allowed(&tokenizer, &mut matcher);
+    matcher.rollback(1).unwrap();
+    matcher.accept(id("n")).unwrap();
+    matcher.accept(id("n")).unwrap();
+    assert!(matcher.is_complete());
+    // What may not follow leaves the answer stuck until it is taken back.
+    matcher.rollback(1).unwrap();
+    matcher.accept(id("b")).unwrap_err();
+    assert!(matcher.mask().is_err());
+    matcher.rollback(0).unwrap();
+    assert_eq!((allowed(&tokenizer, &mut matcher), matcher.is_slow()), (expected, false));
 }

@@ -2,31 +2,22 @@
 
 use std::sync::Arc;
 
-use llguidance::{ParserFactory, earley::SlicedBiasComputer};
+use llguidance::{Logger, ParserFactory, TokenParser, api::GrammarInit, earley::SlicedBiasComputer};
 use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
-use super::{Constraint, GrammarError, Matcher, error::one_line};
+use super::{Constraint, GrammarError, Matcher, error::one_line, limits::Effort};
 use crate::text::Tokenizer;
 
-/// Work that compiling a constraint may take, in the parser's units: about 20 ms.
-const COMPILE_FUEL: u64 = 1_000_000;
-/// Work that one mask may take, in the parser's units of the lexer: about 15 ms.
-const MASK_FUEL: u64 = 200_000;
-/// Items of the parser that one mask may take: about 3 ms.
-const MASK_ITEMS: usize = 50_000;
-/// Items of the parser at one place of the text.
-const PLACE_ITEMS: usize = 2_000;
-/// States of the lexer, of 1 to 2 kB each.
-const LEXER_STATES: usize = 50_000;
-/// Symbols of a grammar.
-const GRAMMAR_SYMBOLS: usize = 200_000;
 /// Longest token in bytes that a constrained answer may have.
 const LONGEST_TOKEN: usize = 512;
+/// What parsers are used for: they say which tokens are forced.
+const CAPABILITIES: InferenceCapabilities =
+    InferenceCapabilities { ff_tokens: true, conditional_ff_tokens: false, backtrack: false, fork: false };
 
 /// The tokens of one model, for all its constraints. Making it takes a pass over the vocabulary, about 0.2 s for 100 000 tokens, and some
 /// megabytes.
 pub struct GrammarTokens {
-    factory: ParserFactory,
+    factory: Arc<ParserFactory>,
 }
 
 impl std::fmt::Debug for GrammarTokens {
@@ -54,20 +45,10 @@ impl GrammarTokens {
             trie = trie.with_eos_tokens(ends);
         }
         let environment: TokEnv = Arc::new(Environment { trie, tokenizer });
-        let capabilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
         let slices = SlicedBiasComputer::json_slices();
-        let mut factory = ParserFactory::new(&environment, capabilities, &slices)
+        let factory = ParserFactory::new(&environment, CAPABILITIES, &slices)
             .map_err(|fault| GrammarError::Tokens { fault: fault.to_string() })?;
-        factory.quiet();
-        let limits = factory.limits_mut();
-        limits.initial_lexer_fuel = COMPILE_FUEL;
-        limits.step_lexer_fuel = MASK_FUEL;
-        limits.step_max_items = MASK_ITEMS;
-        limits.max_items_in_row = PLACE_ITEMS;
-        limits.max_lexer_states = LEXER_STATES;
-        limits.max_grammar_size = GRAMMAR_SYMBOLS;
-        limits.verbose_errors = false;
-        Ok(Self { factory })
+        Ok(Self { factory: Arc::new(factory) })
     }
 
     /// Compiles a constraint: the matcher of an answer that has no token yet.
@@ -75,12 +56,29 @@ impl GrammarTokens {
     /// # Errors
     /// [`GrammarError`] for a constraint that is malformed, not supported, or too large.
     pub fn matcher(&self, constraint: &Constraint) -> Result<Matcher, GrammarError> {
-        let grammar = constraint.to_grammar()?;
-        let parser = self.factory.create_parser(grammar).map_err(|fault| {
+        Matcher::new(Source { factory: Arc::clone(&self.factory), constraint: constraint.clone() })
+    }
+}
+
+/// What the parsers of an answer are made from.
+pub(super) struct Source {
+    factory: Arc<ParserFactory>,
+    constraint: Constraint,
+}
+
+impl Source {
+    /// A parser at the beginning of an answer.
+    ///
+    /// # Errors
+    /// [`GrammarError`] for a constraint that is malformed, not supported, or too large.
+    pub(super) fn parser(&self, effort: Effort) -> Result<TokenParser, GrammarError> {
+        let Self { factory, constraint } = self;
+        let grammar = GrammarInit::Serialized(constraint.to_grammar()?);
+        let quiet = Logger::new(0, 0);
+        factory.create_parser_from_init_ext(grammar, quiet, CAPABILITIES, effort.limits()).map_err(|fault| {
             let fault = one_line(&fault.to_string());
             GrammarError::Refused { what: constraint.name(), fault }
-        })?;
-        Matcher::new(parser)
+        })
     }
 }
 

@@ -12,6 +12,11 @@ impl Session {
         (self.last, self.begun) = (None, Some(role));
     }
 
+    /// Whether a forward that was [begun](Forward::begin_logits) still runs beside the host.
+    pub fn is_running(&self) -> bool {
+        self.begun.is_some() && self.replay.is_running()
+    }
+
     /// Waits for the forward that was [begun](Forward::begin_logits), and shows its logits; `None` if another one has run since.
     pub fn begun_logits(&mut self) -> Option<Logits<'_>> {
         let role = self.begun.take()?;

@@ -1,18 +1,64 @@
-//! Tools for models whose chat template knows none: the conversation tells of them in Hermes' form, and has calls and results as text.
+//! Tools for models whose chat template knows none: the conversation tells of them in Hermes' form, and has calls and results as text. And
+//! ids of calls for templates that are particular about them.
 
 use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
 
 use super::{answers::Refused, structured::json_text};
 
-/// Lays out what the template of a chat does not: its tools, calls and results. A template that knows tools is left to it.
+/// How Mistral's templates refuse the ids of others.
+const WANTS_SHORT_IDS: &str = "id|length != 9";
+/// Characters of an id that they take.
+const SHORT_ID: usize = 9;
+
+/// Lays out what the template of a chat does not: its tools, calls and results. A template that knows tools is left to it, with ids that it
+/// takes.
 pub(super) fn lay_out(prompt: &mut Prompt, loaded: &Loaded) -> Result<(), Refused> {
     let template = loaded.chat_template().map_err(Refused::from)?;
-    if let (Prompt::Chat(conversation), Some(template)) = (prompt, template)
-        && !knows_tools(template.source())
-    {
-        rewrite(conversation);
+    if let (Prompt::Chat(conversation), Some(template)) = (prompt, template) {
+        if !knows_tools(template.source()) {
+            rewrite(conversation);
+        } else if template.source().contains(WANTS_SHORT_IDS) {
+            conversation.messages.iter_mut().for_each(shorten_ids);
+        }
     }
     Ok(())
+}
+
+/// Gives the calls of a message, and the call that it answers, ids of nine letters and digits.
+fn shorten_ids(message: &mut Message) {
+    for (name, value) in &mut message.fields {
+        match (name.as_str(), value) {
+            ("tool_call_id", Json::String(id)) => *id = short_id(id),
+            ("tool_calls", Json::Array(calls)) => calls.iter_mut().for_each(shorten_id),
+            _ => {}
+        }
+    }
+}
+
+fn shorten_id(call: &mut Json) {
+    let Json::Object(entries) = call else { return };
+    for (key, value) in entries {
+        if let ("id", Json::String(id)) = (key.as_str(), value) {
+            *id = short_id(id);
+        }
+    }
+}
+
+/// The same for the same id; one that is short already stays.
+fn short_id(id: &str) -> String {
+    if id.len() == SHORT_ID && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return id.to_owned();
+    }
+    // FNV-1a, <https://datatracker.ietf.org/doc/draft-eastlake-fnv/>.
+    let mut hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let digit = |_| {
+        let digit = u32::try_from(hash % 36).expect("below 36");
+        hash /= 36;
+        char::from_digit(digit, 36).expect("below 36")
+    };
+    (0..SHORT_ID).map(digit).collect()
 }
 
 /// Whether a template lays out tools, or the calls of a history in a form of its own.
@@ -140,6 +186,24 @@ mod tests {
         ] {
             assert_eq!(knows_tools(template), expected, "{template}");
         }
+    }
+
+    #[test]
+    fn ids_become_short_where_a_template_wants_that_and_calls_keep_their_results() {
+        let mut call = Message::new(Role::Assistant, "");
+        call.fields.push((
+            "tool_calls".to_owned(),
+            json(r#"[{"id": "call_12_0", "x": "call_12_0"}, {"id": "abcDEF123"}]"#),
+        ));
+        let mut result = Message::new(Role::Tool, "3");
+        result.fields.push(("tool_call_id".to_owned(), json(r#""call_12_0""#)));
+        shorten_ids(&mut call);
+        shorten_ids(&mut result);
+        let Json::String(id) = &result.fields[0].1 else { panic!("{result:?}") };
+        assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+        let expected = format!(r#"[{{"id":"{id}","x":"call_12_0"}},{{"id":"abcDEF123"}}]"#);
+        assert_eq!(json_text(&call.fields[0].1), expected);
+        assert_ne!(short_id("call_12_0"), short_id("call_12_1"));
     }
 
     #[test]

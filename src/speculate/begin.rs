@@ -127,7 +127,7 @@ impl Decoder {
         sequence.sampler.begin(sampling, adjustment, log_probs, prompt, rows)?;
         sequence.sampler.constrain(grammar);
         let first = match prefill(session, prompt, is_cancelled)? {
-            Some(logits) => sequence.sampler.draw_next(logits, prompt.len() as u64)?,
+            Some(logits) => sequence.sampler.draw_next(logits, prompt.len() as u64, None)?,
             None => {
                 sequence.stats.prefill = lap.next();
                 return Ok(None);

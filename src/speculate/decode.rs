@@ -210,6 +210,11 @@ impl Decoder {
         self.ways[self.current].host_walk_reason(&self.sequence.sampler)
     }
 
+    /// Whether the request's grammar takes so long to follow that its steps draft no more.
+    pub fn has_slow_grammar(&self) -> bool {
+        self.sequence.sampler.is_slow()
+    }
+
     /// Counters of the current request.
     pub fn stats(&self) -> &Stats {
         &self.sequence.stats

@@ -130,13 +130,13 @@ impl Step<'_> {
                 sequence.stats.add_time(StepStage::Verify, lap.next());
                 let shown = forced.iter().enumerate();
                 shown.for_each(|(row, token)| sampler.push_forced(*token, Some(logits.row(row))));
-                (!is_over).then(|| sampler.draw_next(logits.row(rows - 1), place))
+                (!is_over).then(|| sampler.draw_next(logits.row(rows - 1), place, None))
             }
             ForcedForward::Prefill => {
                 let logits = session.prefill(tokens)?;
                 sequence.stats.add_time(StepStage::Verify, lap.next());
                 forced.iter().for_each(|token| sampler.push_forced(*token, None));
-                (!is_over).then(|| sampler.draw_next(logits, place))
+                (!is_over).then(|| sampler.draw_next(logits, place, None))
             }
         };
         walk.emitted.extend(drawn.and_then(Result::ok).map(|said| said.token));

@@ -23,6 +23,7 @@ mod drafter;
 mod error;
 mod forced;
 mod guard;
+mod node_masks;
 mod policy;
 mod range;
 mod row_sampler;

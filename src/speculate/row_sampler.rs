@@ -1,7 +1,7 @@
 //! Drawing a token from a row of logits: adjusted, filtered and drawn as the request asks, with log-probabilities to report.
 
 use crate::{
-    grammar::{GrammarError, Matcher},
+    grammar::{GrammarError, Mask, Matcher},
     runtime::ExecutableSet,
     sample::{Adjuster, Adjustment, Candidate, LogNormaliser, SampleError, Sampler, Sampling, top},
 };
@@ -136,6 +136,11 @@ impl RowSampler {
         self.grammar.is_some()
     }
 
+    /// Whether a constraint takes longer to follow than usual.
+    pub(super) fn is_slow(&self) -> bool {
+        self.grammar.as_ref().is_some_and(Matcher::is_slow)
+    }
+
     /// Whether a constrained answer is whole, so that nothing follows.
     pub(super) fn is_complete(&self) -> bool {
         self.grammar.as_ref().is_some_and(Matcher::is_complete)
@@ -185,17 +190,25 @@ impl RowSampler {
     }
 
     /// The next token of the text, at `position`: of the row `[V]` behind all tokens that were drawn. A mask is applied to the adjusted row, so
-    /// that the filters renormalise over what is allowed.
+    /// that the filters renormalise over what is allowed: the mask that was `prepared` for this place, or one that is computed now.
     ///
     /// # Errors
     /// [`GrammarError`] if the grammar cannot be followed any further.
-    pub(super) fn draw_next(&mut self, logits: &[f32], position: u64) -> Result<Said, GrammarError> {
+    pub(super) fn draw_next(
+        &mut self,
+        logits: &[f32],
+        position: u64,
+        prepared: Option<Mask>,
+    ) -> Result<Said, GrammarError> {
         let Self { sampler, adjuster, grammar, masked, log_probs, .. } = self;
         let adjusted = adjuster.adjust(logits);
         let token = match grammar {
             None => sampler.draw(adjusted, position),
             Some(grammar) => {
-                let mask = grammar.mask()?;
+                let mask = match &prepared {
+                    Some(mask) => mask,
+                    None => grammar.mask()?,
+                };
                 masked.clear();
                 masked.extend_from_slice(adjusted);
                 mask.apply(masked);

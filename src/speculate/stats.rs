@@ -67,6 +67,8 @@ pub struct Stats {
     pub accepted: u64,
     /// Tokens that the request's grammar left no choice about, emitted without being drafted or drawn.
     pub forced: u64,
+    /// Masks behind accepted nodes that were computed while the forward ran.
+    pub masks_ahead: u64,
     /// Proposals whose head was drafted in the step before.
     pub heads_ahead: u64,
     /// Steps whose tree the device walked through by itself.
@@ -95,6 +97,7 @@ impl Default for Stats {
             drafted: 0,
             accepted: 0,
             forced: 0,
+            masks_ahead: 0,
             heads_ahead: 0,
             walked_by_device: 0,
             guard: GuardCounts::default(),

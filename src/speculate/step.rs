@@ -10,6 +10,7 @@ use crate::{
 
 use super::{
     Budget, Decoder, Limits, SpeculateError, StepOutcome, StepStage, TraceObserver, Walk,
+    node_masks::NodeMasks,
     policy::{DepthOfStep, StepDone},
     range::Range,
     sequence::Sequence,
@@ -41,6 +42,8 @@ pub(super) struct StepStorage {
     pub(super) offsets: Vec<u32>,
     /// Tokens that a grammar forces, or those of a path that it looks at.
     pub(super) forced: Vec<u32>,
+    /// What a grammar allows behind the verified nodes.
+    pub(super) masks: NodeMasks,
 }
 
 impl StepStorage {
@@ -54,6 +57,7 @@ impl StepStorage {
             walk: Walk::with_capacity(nodes),
             offsets: Vec::with_capacity(nodes),
             forced: Vec::new(),
+            masks: NodeMasks::with_capacity(nodes),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Step<'_> {
     /// Verifies the selected rows: one forward, and behind it what the device does by itself.
     pub(super) fn verify_rows(&mut self) -> Result<Verification, SpeculateError> {
         let Self { session, way, sequence, storage, limits, lap, .. } = self;
-        let StepStorage { tree, rows, tokens, .. } = &mut **storage;
+        let StepStorage { tree, rows, tokens, masks, .. } = &mut **storage;
         let (stats, sampler) = (&mut sequence.stats, &mut sequence.sampler);
         let forward = tree_forward(session, tree, rows)?;
         stats.add_time(StepStage::Mask, lap.next());
@@ -55,7 +55,9 @@ impl Step<'_> {
             tokens.extend((0..rows.len()).map(|row| best.row(row).best()));
         } else {
             forward.begin_logits(None);
-            sampler.prepare_mask();
+            if let Some(grammar) = sampler.grammar() {
+                masks.prepare(grammar, tree, rows, || session.is_running());
+            }
             let logits = session.begun_logits().expect("it was begun");
             stats.add_time(StepStage::Verify, lap.next());
             if let Some(verified) = &mut way.verified {
@@ -103,17 +105,19 @@ impl Step<'_> {
     /// [`SpeculateError::Grammar`] if the grammar allows no token behind the root.
     pub(super) fn accept(&mut self, verification: Verification) -> Result<(), SpeculateError> {
         let Self { session, sequence, storage, limits, lap, .. } = self;
-        let StepStorage { tree, rows, tokens, walk, .. } = &mut **storage;
+        let StepStorage { tree, rows, tokens, walk, masks, .. } = &mut **storage;
         let position = sequence.history.len();
         match verification {
             Verification::Tokens { heads_ahead: _ } => {
                 walk.run(tree, rows, position, *limits, |row, _| tokens[row]);
             }
             Verification::Logits => {
-                let (logits, sampler) = (session.logits(), &mut sequence.sampler);
+                let (logits, sampler, stats) = (session.logits(), &mut sequence.sampler, &mut sequence.stats);
                 sampler.begin_step();
                 walk.try_run(tree, rows, position, *limits, |row, place| {
-                    sampler.draw_next(logits.row(row), place)
+                    let mask = masks.take(row);
+                    stats.masks_ahead += u64::from(row > 0 && mask.is_some());
+                    sampler.draw_next(logits.row(row), place, mask)
                 })?;
             }
             Verification::Walked => walk.follow(rows, session.walked().accepted, *limits),

@@ -252,7 +252,8 @@ impl Way {
         most: usize,
     ) -> DepthOfStep {
         let Range { steps, policy, depth } = self.range_mut();
-        let drafts = steps.drafts && sequence.drafts() && policy.as_ref().is_none_or(PolicyState::drafts);
+        let may_draft = sequence.drafts() && !sequence.sampler.is_slow();
+        let drafts = steps.drafts && may_draft && policy.as_ref().is_none_or(PolicyState::drafts);
         let allowed = if drafts { steps.depth.min(most) } else { 0 };
         let (Some(network), 1..) = (depth, allowed) else {
             return DepthOfStep { allowed, chosen: allowed, saved_us: 0.0 };

@@ -155,6 +155,7 @@ pub(crate) const STREAMED_ONCE: &str = "streaming::a_forward_streams_within_the_
 const STREAMED_STEPS: &str = "streaming::steps_without_the_host_are_those_of_a_model_in_memory";
 const TURNS: &str = "streaming::sessions_over_one_model_take_turns";
 const STREAMED_DRAFTS: &str = "lossless::no_drafter_over_streamed_weights_changes_a_token";
+const MASKS: &str = "grammar_masks::masks_that_are_ready_when_the_walk_comes_change_no_token";
 pub(crate) const ONCE: &str = "emulated_cuda::every_kernel_once";
 pub(crate) const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_partitions";
 
@@ -171,6 +172,11 @@ fn streamed_weights_come_in_time() {
         passes(&[STREAMED_ONCE], &environment);
     }
     passes(&[STREAMED_ONCE], &[(COPIES, "early")]);
+}
+
+#[test]
+fn masks_are_computed_beside_forwards() {
+    passes(&[MASKS], &[]);
 }
 
 #[test]

@@ -54,6 +54,7 @@ mod fetch;
 mod first_use;
 mod fuzzing;
 mod gpu_check;
+mod grammar_masks;
 mod guard;
 mod hidden_state_forward;
 #[cfg(feature = "cli")]

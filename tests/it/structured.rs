@@ -249,6 +249,43 @@ fn what_cannot_be_kept_is_refused_and_the_engine_goes_on() {
     );
 }
 
+/// A text of `n` behind `b`, which many rules read at once, each from every place of the text on.
+fn read_often() -> Constraint {
+    let rules: Vec<String> = (0..450).map(|number| format!("r{number}: \"n\" r{number} | \"n\"\n")).collect();
+    let names: Vec<String> = (0..450).map(|number| format!("r{number}")).collect();
+    Constraint::Lark(format!("start: \"b\" text\ntext: {}\n{}", names.join(" | "), rules.concat()))
+}
+
+#[test]
+fn a_slow_grammar_is_followed_without_drafts_and_one_beyond_its_limits_says_so() {
+    let (mut drafting, mut judge) = (engine("ngram"), engine("plain"));
+    let [more] = judge.loaded().tokenizer().encode_continuation("n")[..] else { panic!("`n` is a token") };
+    for sampling in [Sampling::GREEDY, HOT] {
+        let request = Request { max_tokens: 10, ..request(read_often(), sampling) };
+        let plain = Request { speculation: Speculation::Off, ..request.clone() };
+        let [found, expected] = [answer(&mut drafting, &request), answer(&mut judge, &plain)];
+        assert_eq!(said(&found), said(&expected));
+        assert!(found.text.starts_with("bn"), "{}", found.text);
+        assert_eq!(found.report.spec_off_reason.as_deref(), Some("the grammar is slow to follow"));
+        assert_eq!(found.report.drafted, 0, "it is slow from its second token on");
+    }
+    // Nothing but another `n`, until a place has too many items.
+    let long = Request {
+        adjustment: Adjustment { bias: vec![(more, 1e6)], ..Adjustment::NONE },
+        ..request(read_often(), Sampling::GREEDY)
+    };
+    let plain = Request { speculation: Speculation::Off, ..long.clone() };
+    let [found, expected] = [(&mut drafting, &long), (&mut judge, &plain)].map(|(engine, request)| {
+        let error = engine.generate(request).expect("it begins").collect_answer().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input);
+        error.to_string()
+    });
+    assert_eq!(found, expected);
+    assert!(["items", "simplify the grammar"].iter().all(|part| found.contains(part)), "{found}");
+    let next = request(Constraint::Regex("ab".to_owned()), Sampling::GREEDY);
+    assert_eq!(answer(&mut drafting, &next).text, "ab");
+}
+
 #[test]
 fn run_takes_constraints_from_files_and_the_command_line() {
     let folder = tempfile::tempdir().expect("a folder");

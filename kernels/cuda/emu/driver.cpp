@@ -43,6 +43,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500,
+    NOT_READY = 600,
     STREAM_CAPTURE_UNSUPPORTED = 900,
     STREAM_CAPTURE_INVALIDATED = 901,
     STREAM_CAPTURE_MERGE = 902,
@@ -359,6 +360,12 @@ API cuStreamSynchronize(CUstream stream) {
     if (of(stream).capture) return STREAM_CAPTURE_UNSUPPORTED;
     drain(of(stream));
     return has_failed ? LAUNCH_FAILED : SUCCESS;
+}
+API cuStreamQuery(CUstream stream) {
+    if (of(stream).capture) return STREAM_CAPTURE_UNSUPPORTED;
+    const std::lock_guard guard(queues);
+    if (has_failed) return LAUNCH_FAILED;
+    return of(stream).waiting.empty() ? SUCCESS : NOT_READY;
 }
 API cuStreamIsCapturing(CUstream stream, int* status) {
     *status = of(stream).capture ? 1 : 0;

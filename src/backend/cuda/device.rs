@@ -50,6 +50,13 @@ pub(super) fn check<T>(what: &'static str, result: Result<T, DriverError>) -> Re
     result.map_err(|error| BackendError::Cuda { what, reason: describe(error) })
 }
 
+/// Whether a stream still has work to do. A failure is found where that is waited for.
+pub(super) fn is_busy(stream: &CudaStream) -> bool {
+    // SAFETY: a stream that is borrowed exists.
+    let found = unsafe { sys::cuStreamQuery(stream.cu_stream()) };
+    found == sys::CUresult::CUDA_ERROR_NOT_READY
+}
+
 fn describe(error: DriverError) -> String {
     let text = |text: Result<&CStr, DriverError>| text.map(|t| t.to_string_lossy().into_owned());
     match (text(error.error_name()), text(error.error_string())) {

@@ -17,7 +17,7 @@ use super::{
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
     cache::Cache,
     capture::Graph,
-    device::{DeviceBlock, Launch, PinnedBlock, check},
+    device::{DeviceBlock, Launch, PinnedBlock, check, is_busy},
     launches::{Addresses, Launches},
     layout::{InputWords, ResultWords},
     phase::Phase,
@@ -419,11 +419,14 @@ impl Replay for CudaReplay {
         self.begun = Some(program);
     }
 
+    fn is_running(&self) -> bool {
+        self.begun.is_some() && is_busy(&self.stream)
+    }
+
     fn finish(&mut self) {
-        if let Some(program) = self.begun.take() {
-            self.attempt(|replay| check("run a forward", replay.stream.synchronize()));
-            self.show_nothing(program);
-        }
+        let Some(program) = self.begun.take() else { return };
+        self.attempt(|replay| check("run a forward", replay.stream.synchronize()));
+        self.show_nothing(program);
     }
 
     fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {

@@ -74,7 +74,7 @@ pub(super) fn with_tools() -> (tempfile::TempDir, Server) {
 
 fn templated(template: &str) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().expect("a folder");
-    let spec = SyntheticSpec { context: 1024, ..SyntheticSpec::default() };
+    let spec = SyntheticSpec { context: 2048, ..SyntheticSpec::default() };
     spec.write_folder(folder.path()).expect("the model is written");
     let config = folder.path().join("tokenizer_config.json");
     let mut value: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
@@ -133,6 +133,26 @@ fn required_calls_are_made_whole_and_in_deltas_and_can_be_answered() {
     body["messages"][1]["tool_calls"][0]["function"]["arguments"] = json!("{");
     let refused = server.chat(&body);
     assert!(refused.status == 400 && refused.text.contains("arguments of a call"), "{refused:?}");
+}
+
+/// Whose template takes ids of nine characters alone.
+#[test]
+fn a_call_can_be_answered_where_a_template_is_particular_about_its_id() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/text/templates/mistral-v0.3.jinja");
+    let (_folder, server) = templated(&fs::read_to_string(path).expect("a template of the tests"));
+    let mut body = chat("What is the weather?", 120);
+    body["tools"] = tools();
+    body["tool_choice"] = json!({"type": "function", "function": {"name": "weather"}});
+    let answer = answered(&server.chat(&body));
+    let [call] = &answer["choices"][0]["message"]["tool_calls"].as_array().expect("calls")[..] else {
+        panic!("{answer}")
+    };
+    let messages = body["messages"].as_array_mut().expect("messages");
+    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    messages.push(json!({"role": "tool", "tool_call_id": call["id"], "content": "rain"}));
+    let next = answered(&server.chat(&body));
+    assert_eq!(next["choices"][0]["finish_reason"], "tool_calls", "{next}");
+    assert!(next["usage"]["prompt_tokens"].as_u64() > answer["usage"]["prompt_tokens"].as_u64(), "{next}");
 }
 
 #[test]
