@@ -6,6 +6,7 @@ mod depths;
 mod diff;
 mod drafter_models;
 mod explain;
+mod memory;
 mod replay;
 mod search;
 mod show;
