@@ -152,7 +152,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_enum, default_value_t = CacheName::F16, help_heading = "Machine")]
     pub(crate) cache: CacheName,
     /// Most bytes of weights in memory, a GPU's own with --device cuda, as in 500M or 2G; for every forward the rest is read from disk, or
-    /// copied to the GPU. Changes no answer [default: all in memory]
+    /// copied to the GPU. Changes no answer [default: what the plan of --plan is for, else all in memory]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Machine")]
     pub(crate) resident: Option<u64>,
     /// Begin no GPU kernel while the one before it still runs; changes no answer

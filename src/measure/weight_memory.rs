@@ -4,7 +4,6 @@ use ygg_profiler::{Split, SubstituteBytes, WeightMemory};
 
 use crate::{
     engine::{Error, Loaded, Tier},
-    ir::WeightSplit,
     runtime::{Pinning, SessionOptions},
 };
 
@@ -28,24 +27,21 @@ pub(super) fn weight_memory(loaded: &Loaded) -> Result<Option<WeightMemory>, Err
     // Between two lengths that are multiples of any alignment.
     let (short, long) = (1 << 10, 1 << 12);
     let slot_bytes = (session_bytes(long) - session_bytes(short)) / (long - short);
+    let substitute = |(bits, bytes): &(u32, usize)| SubstituteBytes { bits: *bits, bytes: *bytes as u64 };
+    let all = splits.all.iter().map(|split| Split {
+        budget_bytes: split.budget as u64,
+        resident_bytes: split.placed.resident as u64,
+        streamed_bytes: split.placed.streamed as u64,
+        staging_bytes: split.placed.staging as u64,
+        substitutes: split.substitutes.iter().map(substitute).collect(),
+    });
     Ok(Some(WeightMemory {
         fixed_bytes: splits.fixed as u64,
         whole_bytes: splits.all[measured].whole as u64,
-        splits: splits.all.iter().map(split).collect(),
+        splits: all.collect(),
         measured: u32::try_from(measured).expect("few matrices"),
         slot_bytes: slot_bytes as u64,
         session_bytes: (session_bytes(short) - short * slot_bytes) as u64,
         model_context: u32::try_from(set.model_context()).unwrap_or(u32::MAX),
     }))
-}
-
-fn split(WeightSplit { budget, placed, whole: _, substitutes }: &WeightSplit) -> Split {
-    let substitute = |(bits, bytes): &(u32, usize)| SubstituteBytes { bits: *bits, bytes: *bytes as u64 };
-    Split {
-        budget_bytes: *budget as u64,
-        resident_bytes: placed.resident as u64,
-        streamed_bytes: placed.streamed as u64,
-        staging_bytes: placed.staging as u64,
-        substitutes: substitutes.iter().map(substitute).collect(),
-    }
 }
