@@ -13,6 +13,7 @@ use super::{
     grown_trees::GrownTrees,
     objective::{plain_step, tree_step},
     search::{Recorded, make_plan_watched, reference_context, speculative},
+    sharpening::{sharpened, temperatures},
     splits::SplitPrices,
 };
 use crate::plan::{
@@ -214,11 +215,17 @@ fn best_with_substitute(
     if !has_steps || !prices.table.has_stage(&draft) {
         return Ok(None);
     }
-    let accepted = accepted(prices, &traces, &draft, if is_priced { limits } else { &open })?;
+    let recorded = traces.iter().map(|trace| trace.draft_temperature).fold(f32::INFINITY, f32::min);
+    let mut all = Vec::new();
+    for temperature in temperatures(&kind, recorded) {
+        let own: Vec<Trace> = traces.iter().map(|trace| sharpened(trace, temperature)).collect();
+        let own: Vec<&Trace> = own.iter().collect();
+        all.extend(accepted(prices, &own, &draft, if is_priced { limits } else { &open })?);
+    }
     let mut best: Option<BestDivision> = None;
     for split in splits {
         let table = table_at(prices, *split, |stage| *stage == Stage::Verify || *stage == draft)?;
-        for (shape, aal) in &accepted {
+        for (shape, aal) in &all {
             // What was not measured is no choice.
             let Ok(stages) = tree_step(&table, name, shape, context) else { continue };
             let tpot_us = step_us(&stages) / aal;

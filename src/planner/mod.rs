@@ -33,6 +33,7 @@ mod rates;
 pub mod report;
 mod search;
 mod selection;
+mod sharpening;
 mod side_by_side;
 mod splits;
 mod stages;

@@ -140,6 +140,8 @@ pub(super) struct Origin<'a> {
     pub(super) limits: &'a Fix,
     /// The schedules that the fix leaves open and its steps can keep.
     pub(super) schedules: Vec<Schedule>,
+    /// The temperature of its values; any if `None`.
+    pub(super) draft_temperature: Option<f32>,
     pub(super) place: usize,
     pub(super) asked_for: bool,
 }
@@ -256,7 +258,8 @@ impl Search<'_> {
                 && (is_greedy || !schedule.walks_on_device())
         };
         let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
-        let origin = Origin { name, kind: &kind, limits, schedules, place, asked_for };
+        let draft_temperature = None;
+        let origin = Origin { name, kind: &kind, limits, schedules, draft_temperature, place, asked_for };
         self.shapes(&origin, free_drafter)
     }
 

@@ -9,6 +9,7 @@ mod explain;
 mod memory;
 mod replay;
 mod search;
+mod sharpening;
 mod show;
 mod static_trees;
 mod synthetic;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use ygg_profiler::{Profile, Stage};
 use yggc::{
+    engine::{Engine, Options, PlanSource},
     measure::profile_file,
     model::synthetic::SyntheticSpec,
     plan::{self, Plan},
@@ -148,6 +149,15 @@ fn a_budget_is_planned_and_the_plan_alone_says_how_to_run() {
     assert_eq!((division.budget_bytes, division.context), (Some(budget), 64));
     assert!(plan.chosen().drafter.facts().substitute_bits.is_some());
 
+    // What an engine takes is what the plan says.
+    let source = PlanSource { plan: plan.clone(), name: "small".to_owned(), force: false };
+    let options = Options { plan: Some(source), threads: Some(1), ..Options::new(&model) };
+    let memory = Engine::with_model(opened(&model), &options).expect("the plan fits").memory();
+    assert_eq!(memory.streamed_bytes as u64, division.streamed_bytes);
+    let weights = division.resident_bytes + division.staging_bytes + division.substitute_bytes;
+    assert_eq!(memory.weight_bytes as u64, weights);
+    assert!(weights + memory.session_bytes as u64 <= budget, "{memory:?} within {budget}");
+
     let answer = |arguments: &[&str]| {
         let mut asked = command("run", &model, &cache);
         asked.args(["--raw", "-p", "one two", "-n", "12", "--json"]).args(arguments);
@@ -176,6 +186,12 @@ fn a_budget_is_planned_and_the_plan_alone_says_how_to_run() {
     let mut shown = yggc();
     let shown = success(&shown.args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
     assert!(shown.contains("\nmemory ") && shown.contains("with a context of 64 tokens"), "{shown}");
+    let page = folder.join("why.html");
+    let mut explained = yggc();
+    explained.args(["plan", "explain"]).arg(&file).arg("--html").arg(&page);
+    success(&explained.output().expect("yggc starts"));
+    let page = fs::read_to_string(page).expect("it was written");
+    assert!(["What is in memory", "Best division", "meanwhile read"].iter().all(|part| page.contains(part)));
     refused(&mut planned(100, "64", &[]), 3, &["100 bytes of memory are too few", "expected at least"]);
     refused(&mut planned(1 << 40, "64", &[]), 3, &["hold the whole model", "all weights in memory"]);
     let mut other = yggc();

@@ -61,6 +61,7 @@ fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
     tables::verdict(&mut page, &explanation);
     page.section("step", "The chosen step");
     gantt::step(&mut page, plan)?;
+    tables::memory(&mut page, plan);
     page.section("surface", "Speed-up over depth, width and rows");
     figures::surface(&mut page, plan)?;
     tables::drafters(&mut page, &explanation);

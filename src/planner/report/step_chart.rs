@@ -2,14 +2,16 @@
 use std::fmt::{self, Write};
 
 use crate::{
-    plan::{Division, Plan, PlannedMemory},
+    plan::{Plan, PlannedMemory},
     planner::TimeSpan,
 };
 
 use super::{
-    layout::{write_facts, write_table},
+    explain::tables,
+    layout::{write_facts, write_titled},
     reading::reads,
     verdict::notable_stages,
+    words::{MemoryPart, memory_parts, size},
 };
 
 /// Columns of a bar.
@@ -59,37 +61,24 @@ pub(super) fn write_step(out: &mut String, plan: &Plan) -> fmt::Result {
 /// How memory is divided, and how it would be with other substitutes; nothing where all weights are in memory.
 pub(super) fn write_memory(out: &mut String, memory: Option<&PlannedMemory>) -> fmt::Result {
     let Some(memory) = memory else { return Ok(()) };
-    let PlannedMemory { budget_bytes, streamed_bytes, context, divisions, .. } = memory;
-    writeln!(out, "\nmemory (derived; every forward reads {} of weights more)", size(*streamed_bytes))?;
-    let parts = parts(memory);
-    let all = budget_bytes.unwrap_or(memory.used_bytes());
-    writeln!(out, "  [{}]", shares(&parts, all))?;
-    let context = format!("cache and session with a context of {context} tokens");
-    let words = ["weights", "substitute", "buffer for weights that are read", &context, "free"];
-    let rows: Vec<(char, u64, &str)> =
-        parts.iter().zip(words).map(|((letter, bytes), words)| (*letter, *bytes, words)).collect();
-    let sizes: Vec<String> = rows.iter().map(|(_, bytes, _)| size(*bytes)).collect();
+    writeln!(out, "\nmemory (derived; every forward reads {} of weights more)", size(memory.streamed_bytes))?;
+    let parts = memory_parts(memory);
+    writeln!(out, "  [{}]", shares(&parts, memory.budget_bytes.unwrap_or(memory.used_bytes())))?;
+    let sizes: Vec<String> = parts.iter().map(|part| size(part.bytes)).collect();
     let columns = sizes.iter().map(String::len).max().unwrap_or(0);
-    for ((letter, bytes, words), size) in rows.iter().zip(&sizes) {
+    for (MemoryPart { letter, bytes, words }, size) in parts.iter().zip(&sizes) {
         if *bytes > 0 {
             writeln!(out, "  {letter}  {size:>columns$}  {words}")?;
         }
     }
-    if divisions.is_empty() {
+    if memory.divisions.is_empty() {
         return Ok(());
     }
     writeln!(
         out,
         "\nbest division of that memory for every substitute (time per token on other prompts, predicted)"
     )?;
-    let titles = ["substitute", "weights in memory", "substitute takes", "us/token"].map(str::to_owned);
-    let row = |division: &Division| {
-        let Division { substitute_bits, resident_bytes, substitute_bytes, tpot_us } = division;
-        let bits = substitute_bits.map_or("none".to_owned(), |bits| format!("{bits} bits"));
-        [bits, size(*resident_bytes), size(*substitute_bytes), format!("{tpot_us:.0}")]
-    };
-    let rows: Vec<[String; 4]> = std::iter::once(titles).chain(divisions.iter().map(row)).collect();
-    write_table(out, &rows)
+    write_titled(out, tables::divisions(memory))
 }
 
 /// What is in memory, in lines of a screen.
@@ -111,42 +100,18 @@ pub(super) fn write_memory_facts(out: &mut String, memory: Option<&PlannedMemory
     write_facts(out, "memory", &facts)
 }
 
-/// The parts of memory, what is free last, each with its letter.
-fn parts(memory: &PlannedMemory) -> [(char, u64); 5] {
-    let PlannedMemory { resident_bytes, staging_bytes, substitute_bytes, session_bytes, .. } = *memory;
-    let free = memory.budget_bytes.map_or(0, |budget| budget.saturating_sub(memory.used_bytes()));
-    [('W', resident_bytes), ('S', substitute_bytes), ('B', staging_bytes), ('C', session_bytes), ('.', free)]
-}
-
 /// A bar in which every part has columns by its share of `all`, and one at least where it is anything.
-fn shares(parts: &[(char, u64)], all: u64) -> String {
-    let mut columns: Vec<usize> = parts
-        .iter()
-        .map(|(_, bytes)| match bytes {
-            0 => 0,
-            bytes => ((*bytes as f64 / all.max(1) as f64 * BAR as f64).round() as usize).max(1),
-        })
-        .collect();
+fn shares(parts: &[MemoryPart], all: u64) -> String {
+    let columns = |part: &MemoryPart| match part.bytes {
+        0 => 0,
+        bytes => ((bytes as f64 / all.max(1) as f64 * BAR as f64).round() as usize).max(1),
+    };
+    let mut columns: Vec<usize> = parts.iter().map(columns).collect();
     // What rounding adds or takes is the widest part's.
     let widest = (0..columns.len()).max_by_key(|place| columns[*place]).unwrap_or(0);
     let others: usize = columns.iter().sum::<usize>() - columns[widest];
     columns[widest] = BAR.saturating_sub(others);
-    parts
-        .iter()
-        .zip(columns)
-        .flat_map(|((letter, _), columns)| std::iter::repeat_n(*letter, columns))
-        .collect()
-}
-
-/// Bytes for people.
-fn size(bytes: u64) -> String {
-    let of = |unit: u64| bytes as f64 / unit as f64;
-    match bytes {
-        0..0x400 => format!("{bytes} B"),
-        0x400..0x10_0000 => format!("{:.1} KiB", of(1 << 10)),
-        0x10_0000..0x4000_0000 => format!("{:.1} MiB", of(1 << 20)),
-        _ => format!("{:.2} GiB", of(1 << 30)),
-    }
+    parts.iter().zip(columns).flat_map(|(part, columns)| std::iter::repeat_n(part.letter, columns)).collect()
 }
 
 #[cfg(test)]
@@ -155,12 +120,13 @@ mod tests {
 
     #[test]
     fn every_part_is_seen_and_the_bar_is_full() {
-        let all = [('W', 500), ('S', 300), ('B', 1), ('C', 0), ('.', 199)];
+        let part = |(letter, bytes)| MemoryPart { letter, bytes, words: String::new() };
+        let all = [('W', 500), ('S', 300), ('B', 1), ('C', 0), ('.', 199)].map(part);
         let shown = shares(&all, 1000);
         assert_eq!(shown.len(), BAR);
         let count = |letter| shown.matches(letter).count();
         assert_eq!((count('W'), count('S'), count('B'), count('C'), count('.')), (29, 18, 1, 0, 12));
-        assert_eq!(shares(&[('W', 7)], 7), "W".repeat(BAR));
+        assert_eq!(shares(&[part(('W', 7))], 7), "W".repeat(BAR));
     }
 
     #[test]
@@ -169,11 +135,5 @@ mod tests {
         assert_eq!(bar(&[span(0.0, 30.0)], 60.0), "#".repeat(30));
         assert_eq!(bar(&[span(59.99, 60.0)], 60.0), format!("{}#", " ".repeat(59)));
         assert_eq!(bar(&[span(0.0, 0.1), span(2.0, 4.0)], 60.0), "# ##");
-    }
-
-    #[test]
-    fn sizes_are_read_at_once() {
-        let sizes = [0, 1023, 1024, 5 << 20, 3 << 29].map(size);
-        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "5.0 MiB", "1.50 GiB"]);
     }
 }
