@@ -23,6 +23,7 @@ mod table;
 mod trace;
 mod tuning;
 mod unix_time;
+mod weight_memory;
 
 pub use atomic_file::replace_file;
 pub use depth::{
@@ -45,3 +46,4 @@ pub use table::{Finding, LatencyTable, Summary, TableError};
 pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};
 pub use tuning::{TunedShape, TuningMeasurement, TuningSamples};
 pub use unix_time::UnixTime;
+pub use weight_memory::{Split, SubstituteBytes, WeightMemory};

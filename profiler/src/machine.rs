@@ -62,6 +62,8 @@ pub struct MachineFingerprint {
     pub gpu: Option<String>,
     /// Its driver.
     pub driver: Option<String>,
+    /// Most bytes of weights in memory; all without it.
+    pub resident_bytes: Option<u64>,
 }
 
 impl MachineFingerprint {
@@ -104,13 +106,25 @@ impl MachineFingerprint {
             isa: isa.to_owned(),
             gpu: None,
             driver: None,
+            resident_bytes: None,
         })
     }
 
     /// Every fact as (name, value), in a fixed order.
-    fn facts(&self) -> [(&'static str, String); 10] {
-        let MachineFingerprint { vendor, family, model, stepping, name, flags, threads, isa, gpu, driver } =
-            self;
+    fn facts(&self) -> [(&'static str, String); 11] {
+        let MachineFingerprint {
+            vendor,
+            family,
+            model,
+            stepping,
+            name,
+            flags,
+            threads,
+            isa,
+            gpu,
+            driver,
+            resident_bytes,
+        } = self;
         let or_none = |fact: &Option<String>| fact.clone().unwrap_or_else(|| "none".to_owned());
         [
             ("processor vendor", vendor.clone()),
@@ -123,6 +137,7 @@ impl MachineFingerprint {
             ("kernel tier", isa.clone()),
             ("gpu", or_none(gpu)),
             ("driver", or_none(driver)),
+            ("weights in memory", resident_bytes.map_or("all".to_owned(), |bytes| format!("{bytes} bytes"))),
         ]
     }
 
@@ -160,6 +175,9 @@ impl fmt::Display for MachineFingerprint {
         if let Some(driver) = &self.driver {
             write!(f, ", driver {driver}")?;
         }
+        if let Some(bytes) = self.resident_bytes {
+            write!(f, ", {bytes} bytes of weights in memory")?;
+        }
         Ok(())
     }
 }
@@ -190,6 +208,8 @@ mod tests {
         let x86 = MachineFingerprint::from_cpuinfo(X86, 2, "amx").unwrap();
         assert_eq!(x86.flags, ["amx_tile", "avx", "avx2", "fma"]);
         assert_eq!(x86.to_string(), "Intel(R) Xeon(R) (family 6, model 143, stepping 8), 2 threads, amx");
+        let within = MachineFingerprint { resident_bytes: Some(5000), ..x86 };
+        assert!(within.to_string().ends_with(", 2 threads, amx, 5000 bytes of weights in memory"));
         let arm = MachineFingerprint::from_cpuinfo(ARM, 4, "portable").unwrap();
         assert_eq!((arm.vendor.as_str(), arm.model.as_str(), arm.flags.len()), ("0x41", "0xd40", 2));
         assert!(matches!(
@@ -202,7 +222,7 @@ mod tests {
     fn every_fact_counts_in_digest_and_differences() {
         let base = MachineFingerprint::from_cpuinfo(X86, 2, "amx").unwrap();
         assert!(base.differences(&base).is_empty());
-        let changes: [fn(&mut MachineFingerprint); 10] = [
+        let changes: [fn(&mut MachineFingerprint); 11] = [
             |m| m.vendor.push('x'),
             |m| m.family.push('x'),
             |m| m.model.push('x'),
@@ -213,6 +233,7 @@ mod tests {
             |m| m.isa.push('x'),
             |m| m.gpu = Some("H200".into()),
             |m| m.driver = Some("580".into()),
+            |m| m.resident_bytes = Some(1 << 30),
         ];
         for (i, change) in changes.into_iter().enumerate() {
             let mut other = base.clone();

@@ -13,6 +13,7 @@ use crate::{
     trace::{TokenTrace, Trace, TraceError},
     tuning::{self, TuningMeasurement},
     unix_time::UnixTime,
+    weight_memory::WeightMemory,
 };
 
 /// What one machine measured with one model.
@@ -30,6 +31,8 @@ pub struct Profile {
     pub calibration: String,
     /// Relative spread above which a cell counts as noisy.
     pub noise_threshold: f64,
+    /// What the model takes in memory, where weights were streamed from a file.
+    pub memory: Option<WeightMemory>,
     /// The drafters measured or replayable, by unique name.
     pub drafters: Vec<DrafterDescription>,
     /// Times of the linears under several tunings, taken before the cells; what they chose was in force for those.
@@ -130,6 +133,9 @@ impl Profile {
             return inconsistent("noise threshold", "a positive number", self.noise_threshold.to_string());
         }
         if let Some((what, expected, found)) = tuning::fault(&self.tunings) {
+            return inconsistent(what, expected, found);
+        }
+        if let Some((what, expected, found)) = self.memory.as_ref().and_then(WeightMemory::fault) {
             return inconsistent(what, expected, found);
         }
         let table = self.table()?;

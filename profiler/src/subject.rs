@@ -43,7 +43,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends`, `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
@@ -68,6 +68,12 @@ pub enum Stage {
     /// What a verification adds behind a draft phase that the host does not wait for, where the device chooses the nodes, walks and moves by
     /// itself; width = rows verified.
     VerifyGrown(DrafterName),
+    /// The reading of all streamed weights by a forward that computes next to nothing, behind a staging buffer that is full; width 1.
+    Read,
+    /// The part of a forward for which no weight is read: embedding, head, and the groups that are whole in memory; width = rows.
+    Resident,
+    /// A forward without any group: embedding and head; width = rows.
+    Ends,
     /// Work between forwards.
     Host(HostStage),
 }
@@ -84,12 +90,19 @@ pub enum Worker {
 }
 
 impl Stage {
+    /// Forwards of the model, or parts of them.
+    const OF_MODEL: [Self; 5] = [Self::Verify, Self::VerifyWalk, Self::Read, Self::Resident, Self::Ends];
+
     /// Whose work it is.
     pub fn worker(&self) -> Worker {
         match self {
-            Stage::Verify | Stage::VerifyWalk | Stage::VerifyGrown(_) | Stage::VerifyTail(_) => {
-                Worker::Verifier
-            }
+            Stage::Verify
+            | Stage::VerifyWalk
+            | Stage::VerifyGrown(_)
+            | Stage::VerifyTail(_)
+            | Stage::Read
+            | Stage::Resident
+            | Stage::Ends => Worker::Verifier,
             Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
                 Worker::Drafter
             }
@@ -106,7 +119,12 @@ impl Stage {
             | Stage::FirstGrowth(name)
             | Stage::NextGrowth(name)
             | Stage::VerifyGrown(name) => Some(name),
-            Stage::Verify | Stage::VerifyWalk | Stage::Host(_) => None,
+            Stage::Verify
+            | Stage::VerifyWalk
+            | Stage::Read
+            | Stage::Resident
+            | Stage::Ends
+            | Stage::Host(_) => None,
         }
     }
 
@@ -120,7 +138,12 @@ impl Stage {
             Stage::FirstGrowth(_) => Stage::FirstGrowth(name.clone()),
             Stage::NextGrowth(_) => Stage::NextGrowth(name.clone()),
             Stage::VerifyGrown(_) => Stage::VerifyGrown(name.clone()),
-            Stage::Verify | Stage::VerifyWalk | Stage::Host(_) => self.clone(),
+            Stage::Verify
+            | Stage::VerifyWalk
+            | Stage::Read
+            | Stage::Resident
+            | Stage::Ends
+            | Stage::Host(_) => self.clone(),
         }
     }
 }
@@ -204,6 +227,9 @@ impl fmt::Display for Stage {
             Stage::FirstGrowth(name) => write!(f, "first_growth:{name}"),
             Stage::NextGrowth(name) => write!(f, "next_growth:{name}"),
             Stage::VerifyGrown(name) => write!(f, "verify_grown:{name}"),
+            Stage::Read => f.write_str("read"),
+            Stage::Resident => f.write_str("resident"),
+            Stage::Ends => f.write_str("ends"),
             Stage::Host(stage) => write!(f, "host:{}", stage.name()),
         }
     }
@@ -213,7 +239,8 @@ impl FromStr for Stage {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        if let Some(stage) = [Stage::Verify, Stage::VerifyWalk].into_iter().find(|s| s.to_string() == text) {
+        let mut of_model = Stage::OF_MODEL.into_iter();
+        if let Some(stage) = of_model.find(|stage| stage.to_string() == text) {
             return Ok(stage);
         }
         type OfDrafter = fn(DrafterName) -> Stage;
@@ -256,7 +283,7 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -277,16 +304,15 @@ mod tests {
     #[test]
     fn stages_survive_their_text_form() {
         let name = || DrafterName::new("layer_skip").unwrap();
-        let mut stages = vec![
-            Stage::Verify,
-            Stage::VerifyWalk,
+        let mut stages = Stage::OF_MODEL.to_vec();
+        stages.extend([
             Stage::VerifyTail(name()),
             Stage::Draft(name()),
             Stage::DraftHead(name()),
             Stage::FirstGrowth(name()),
             Stage::NextGrowth(name()),
             Stage::VerifyGrown(name()),
-        ];
+        ]);
         stages.extend(HostStage::ALL.map(Stage::Host));
         for stage in stages {
             assert_eq!(stage.to_string().parse(), Ok(stage));

@@ -48,7 +48,7 @@ pub struct OpenOptions {
     pub memory_limit: u64,
     /// Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     pub cache: *const c_char,
-    /// Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from `packed_folder`, or for a GPU from memory of the host. 0: all are in memory.
+    /// Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from `packed_folder`, or for a GPU from memory of the host. 0: what the plan is for; without a plan all are in memory.
     pub resident: u64,
     /// Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not kept.
     pub packed_folder: *const c_char,

@@ -86,7 +86,7 @@ typedef struct ygg_options {
     uint64_t memory_limit;
     // Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     const char *cache;
-    // Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from `packed_folder`, or for a GPU from memory of the host. 0: all are in memory.
+    // Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from `packed_folder`, or for a GPU from memory of the host. 0: what the plan is for; without a plan all are in memory.
     uint64_t resident;
     // Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not kept.
     const char *packed_folder;

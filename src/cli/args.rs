@@ -152,7 +152,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_enum, default_value_t = CacheName::F16, help_heading = "Machine")]
     pub(crate) cache: CacheName,
     /// Most bytes of weights in memory, a GPU's own with --device cuda, as in 500M or 2G; for every forward the rest is read from disk, or
-    /// copied to the GPU. Changes no answer [default: all in memory]
+    /// copied to the GPU. Changes no answer [default: what the plan of --plan is for, else all in memory]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Machine")]
     pub(crate) resident: Option<u64>,
     /// Begin no GPU kernel while the one before it still runs; changes no answer
@@ -451,6 +451,13 @@ pub(crate) struct PlanSearchArgs {
     /// Corpus store of the profile [default: where it was when it was profiled]
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
+    /// Most bytes of weights, substitute, cache and buffers together, as in 500M or 4G: how many weights stay in memory is chosen with the
+    /// drafter, and the plan is for that. Needs a profile of streamed weights [default: as many as were profiled]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<u64>,
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is lower]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
+    pub(crate) context: Option<usize>,
 }
 
 #[derive(Debug, Args)]

@@ -77,6 +77,7 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     let prompts = measure::read_prompts(prompts)?;
     let given =
         args.plans.iter().map(|file| planning::given(file, args.force)).collect::<Result<Vec<_>, _>>()?;
+    let machine = machine.within(&given);
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
     // Reads the free memory, so it must come before the weights are loaded.

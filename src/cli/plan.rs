@@ -4,10 +4,10 @@ use std::path::Path;
 
 use ygg_profiler::{Profile, UnixTime};
 use yggc::{
-    measure::{Progress, plan_from_profile_watched, profile_file},
+    measure::{Progress, plan_from_profile_watched, plan_within_memory, profile_file},
     model::Model,
-    plan::{self, PLAN_FORMAT},
-    planner::report,
+    plan::{self, DEFAULT_CONTEXT, PLAN_FORMAT},
+    planner::{MemoryBudget, report},
 };
 
 use crate::cli::{
@@ -96,7 +96,16 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
     let bar = progress::parts();
     let advance = &mut |step: Progress| progress::advance(&bar, "searching", step);
     let (made_at, fix) = (UnixTime::now(), args.fix.clone().unwrap_or_default());
-    let made = plan_from_profile_watched(&profile, &fix, made_at, advance);
+    let made = match args.memory {
+        None => plan_from_profile_watched(&profile, &fix, made_at, advance),
+        Some(bytes) => {
+            let most = profile.memory.as_ref().map_or(u32::MAX, |memory| memory.model_context);
+            let context =
+                args.context.map_or(DEFAULT_CONTEXT, |context| u32::try_from(context).unwrap_or(u32::MAX));
+            let budget = MemoryBudget { bytes, context: context.min(most) };
+            plan_within_memory(&profile, &fix, budget, made_at, advance)
+        }
+    };
     bar.finish_and_clear();
     let plan = made?;
     plan::write(&plan, &args.output)?;

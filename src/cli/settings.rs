@@ -9,8 +9,8 @@ use std::{
 use yggc::{
     backend::available_tiers,
     engine::{
-        Activations, Adjustment, Constraint, DrafterChoice, KvFormat, Options, Prompt, Request, Sampling,
-        Speculation, Tier, default_threads, fingerprints,
+        Activations, Adjustment, Constraint, DrafterChoice, KvFormat, Options, PlanSource, Prompt, Request,
+        Sampling, Speculation, Tier, default_threads, fingerprints,
     },
     model::Model,
     plan::{DrafterId, Fingerprints},
@@ -91,6 +91,12 @@ impl Machine {
         let activations = activations.unwrap_or(tier.activations());
         let resident = args.resident.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         Ok(Self { tier, activations, cache, threads: threads(args.threads), resident })
+    }
+
+    /// The same, with as many bytes of weights in memory as the first of the plans is for, unless that was typed.
+    pub(crate) fn within<'p>(self, plans: impl IntoIterator<Item = &'p PlanSource>) -> Self {
+        let of_plan = || plans.into_iter().next().and_then(|source| source.plan.resident());
+        Self { resident: self.resident.or_else(of_plan), ..self }
     }
 
     /// What a plan for a model must have been made for to be used here.

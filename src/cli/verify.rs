@@ -62,13 +62,16 @@ impl<'a> PropertyJson<'a> {
 pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failure> {
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
+    let machine = machine.within(&given);
+    let planned = given.as_ref().and_then(|source| source.plan.memory.as_ref());
+    let context = planned.map_or(DEFAULT_CONTEXT, |memory| (memory.context as usize).min(DEFAULT_CONTEXT));
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let mut draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
     let remembered = Remembered::new(&model, cache);
     // Reads the free memory, so it must come before the weights are loaded.
-    let engine = machine.options(&path, Some(DEFAULT_CONTEXT));
+    let engine = machine.options(&path, Some(context));
     let (prepared, plan) = match given {
         Some(plan) => (Prepared::Open(Box::new(model)), Ok(plan)),
         None => {

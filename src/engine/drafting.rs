@@ -140,6 +140,32 @@ pub(super) fn decide(
     Ok(Drafting { bands, widths: plan.planned.widths(), tunings })
 }
 
+/// The bytes of weights in memory that the plan of the options is for, if it streams any.
+pub(super) fn planned_resident(options: &Options) -> Option<usize> {
+    options.plan.as_ref()?.plan.resident()
+}
+
+/// The context of the options, or of the plan if that was made for a budget of memory.
+///
+/// # Errors
+/// [`Error`] of kind `Input` for a context that takes more than the budget.
+pub(super) fn planned_context(options: &Options) -> Result<Option<usize>, Error> {
+    let memory = options.plan.as_ref().and_then(|source| source.plan.memory.as_ref());
+    let Some((memory, budget)) = memory.and_then(|memory| Some((memory, memory.budget_bytes?))) else {
+        return Ok(options.context);
+    };
+    let most = memory.context as usize;
+    match options.context {
+        Some(context) if context > most => Err(Error::input(format!(
+            "a context of {context} tokens takes more than the {budget} bytes of memory that the plan is for: expected at most {most} tokens; \
+             ask for fewer, or plan again with a longer context"
+        ))
+        .with_hint(Hint::Context)),
+        Some(context) => Ok(Some(context)),
+        None => Ok(Some(most)),
+    }
+}
+
 /// The sub-plan of a plan that the options ask for, and why nothing is drafted if it is plain decoding.
 fn planned<'p>(
     plan: &'p Plan,

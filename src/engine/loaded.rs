@@ -293,12 +293,9 @@ pub fn fingerprints(
         KvFormat::F16 => kernels,
         KvFormat::F32 | KvFormat::Q8 => format!("{kernels}, {cache} cache"),
     };
-    let kernels = match resident {
-        None => kernels,
-        Some(bytes) => format!("{kernels}, {bytes} bytes of weights in memory"),
-    };
     let mut machine =
         MachineFingerprint::of_this_machine(threads, &kernels).map_err(|e| Error::device(e.to_string()))?;
+    machine.resident_bytes = resident.map(|bytes| bytes as u64);
     if tier == Tier::Cuda {
         (machine.gpu, machine.driver) = accelerator()?;
     }

@@ -42,6 +42,7 @@ pub use tuning::tune;
 
 use crate::{
     model::Model,
+    plan,
     policy::SkipState,
     runtime::{Memory, SessionOptions},
     speculate::{Begin, Decoder},
@@ -118,7 +119,7 @@ impl Engine {
         let threads = options.threads.unwrap_or_else(default_threads);
         let activations = options.activations.unwrap_or(tier.activations());
         let cache = options.cache;
-        let resident = options.resident;
+        let resident = options.resident.or_else(|| drafting::planned_resident(options));
         let here = || fingerprints(&model, tier, activations, cache, threads, resident);
         let drafting = drafting::decide(here, options)?;
         let widths = drafting.widths_to_load(options);
@@ -151,7 +152,8 @@ impl Engine {
         if kinds().any(|kind| kind.needs_executables()) {
             loaded = Arc::new(loaded.with_drafters(kinds())?);
         }
-        let context = options.context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
+        let context = drafting::planned_context(options)?;
+        let context = context.unwrap_or_else(|| loaded.set().model_context().min(DEFAULT_CONTEXT));
         let session_options =
             SessionOptions { context, tree_nodes, threads: loaded.threads(), pinning: options.pinning };
         let beside = drafting::bytes_beside(&loaded, &session_options, &bands)?;
@@ -336,7 +338,7 @@ const _: fn() = || {
 };
 
 /// Context in tokens where the caller does not say, unless the model's is shorter.
-pub const DEFAULT_CONTEXT: usize = 4096;
+pub const DEFAULT_CONTEXT: usize = plan::DEFAULT_CONTEXT as usize;
 
 /// Whether a session of these options, with `beside` bytes for drafter models, fits into `limit` bytes together with the weights,
 /// said before it is opened.

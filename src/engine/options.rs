@@ -78,7 +78,8 @@ pub struct Options {
     pub cache: KvFormat,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
-    /// Most bytes of packed weights in memory, the rest being streamed, as [`LoadOptions::resident`](super::LoadOptions::resident) says.
+    /// Most bytes of packed weights in memory, the rest being streamed, as [`LoadOptions::resident`](super::LoadOptions::resident) says. `None` takes what
+    /// the plan is for; without a plan all are in memory.
     pub resident: Option<usize>,
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
     /// shorter.

@@ -35,7 +35,9 @@ pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};
 pub use linear_shape::LinearShape;
 pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};
 pub use packed_parts::{KEPT_ALIGNMENT, KeptBytes, PackedDigest, PackedFile, PackedParts, PartsInMemory};
-pub use placement::{BudgetError, DeviceLayout, PAGE, Placed, Residence, Staging, StagingPlace};
+pub use placement::{
+    BudgetError, DeviceLayout, PAGE, Placed, Residence, Staging, StagingPlace, WeightSplit, WeightSplits,
+};
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;
 pub use substitute::{Substituted, substitute_format};

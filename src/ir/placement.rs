@@ -11,10 +11,12 @@ use ygg_kernels::{
     cuda::packing::{ALIGNMENT, Layout},
 };
 
-use super::{Graph, Norm, OpWeights, Program, WeightFormat, WeightId, WeightSpec};
+use super::{Graph, GroupId, Norm, OpWeights, Program, WeightFormat, WeightId, WeightSpec};
 
+mod splits;
 mod staging;
 
+pub use splits::{WeightSplit, WeightSplits};
 pub use staging::{PAGE, Staging, StagingPlace};
 
 /// Where a weight is while forwards run.
@@ -91,8 +93,53 @@ impl DeviceLayout {
 
 /// A matrix as it is packed.
 struct Unit {
-    weights: Vec<WeightId>,
+    /// What is packed as one product each.
+    stacks: Vec<Vec<WeightId>>,
     bytes: usize,
+    group: GroupId,
+}
+
+/// What can be streamed of a model.
+struct Units {
+    /// Bytes of what always stays.
+    fixed: usize,
+    /// The matrices of layers in the order of use.
+    units: Vec<Unit>,
+}
+
+impl Units {
+    fn sizes(&self) -> Vec<usize> {
+        self.units.iter().map(|unit| unit.bytes).collect()
+    }
+
+    /// The number of matrices that a budget holds in memory, all others being streamed.
+    fn first_streamed(&self, budget: usize) -> Result<usize, BudgetError> {
+        let (Self { fixed, units }, sizes) = (self, self.sizes());
+        if fixed + sizes.iter().sum::<usize>() <= budget {
+            return Ok(units.len());
+        }
+        let staging_behind = |first: usize| Staging::of(&sizes[first..]).bytes;
+        let (mut resident, mut first) = (*fixed, 0);
+        if resident + staging_behind(0) > budget {
+            return Err(BudgetError { found: budget, least: resident + staging_behind(0) });
+        }
+        while resident + units[first].bytes + staging_behind(first + 1) <= budget {
+            resident += units[first].bytes;
+            first += 1;
+        }
+        Ok(first)
+    }
+
+    /// What is where with so many matrices in memory.
+    fn placed(&self, first: usize) -> Placed {
+        let sizes = self.sizes();
+        let (in_memory, streamed) = sizes.split_at(first);
+        Placed {
+            resident: self.fixed + in_memory.iter().sum::<usize>(),
+            streamed: streamed.iter().sum(),
+            staging: Staging::of(streamed).bytes,
+        }
+    }
 }
 
 impl Graph {
@@ -110,32 +157,17 @@ impl Graph {
         layout: DeviceLayout,
         budget: usize,
     ) -> Result<Placed, BudgetError> {
-        let (fixed, units) = units(program, layout);
-        let total: usize = units.iter().map(|unit| unit.bytes).sum();
-        if fixed + total <= budget {
-            return Ok(Placed { resident: fixed + total, streamed: 0, staging: 0 });
-        }
-        let mut resident = fixed;
-        let sizes: Vec<usize> = units.iter().map(|unit| unit.bytes).collect();
-        let staging_behind = |first: usize| Staging::of(&sizes[first..]).bytes;
-        let mut first = 0;
-        if resident + staging_behind(0) > budget {
-            return Err(BudgetError { found: budget, least: resident + staging_behind(0) });
-        }
-        while resident + units[first].bytes + staging_behind(first + 1) <= budget {
-            resident += units[first].bytes;
-            first += 1;
-        }
-        for id in units[first..].iter().flat_map(|unit| &unit.weights) {
+        let units = units(program, layout);
+        let first = units.first_streamed(budget)?;
+        for id in units.units[first..].iter().flat_map(|unit| unit.stacks.iter().flatten()) {
             self.stream(*id);
         }
-        let streamed = total - (resident - fixed);
-        Ok(Placed { resident, streamed, staging: staging_behind(first) })
+        Ok(units.placed(first))
     }
 }
 
-/// Bytes of what always stays, and the matrices of layers in the order of use.
-fn units(program: &Program, layout: DeviceLayout) -> (usize, Vec<Unit>) {
+/// What can be streamed of the graph of a program.
+fn units(program: &Program, layout: DeviceLayout) -> Units {
     let spec = |id: &WeightId| -> &WeightSpec { &program.weights[id.0 as usize] };
     let packed = |ids: &[WeightId]| {
         let rows = ids.iter().map(|id| spec(id).rows).sum();
@@ -144,7 +176,7 @@ fn units(program: &Program, layout: DeviceLayout) -> (usize, Vec<Unit>) {
     let (mut vectors, mut fixed) = (BTreeSet::<Vec<WeightId>>::new(), 0);
     let (mut units, mut seen, mut embedded) = (Vec::<Unit>::new(), BTreeSet::new(), BTreeSet::new());
     for step in &program.steps {
-        let (weights, bytes) = match step.op.weights() {
+        let (stacks, bytes) = match step.op.weights() {
             OpWeights::Nothing => continue,
             OpWeights::Gain(Norm { weight, .. }) | OpWeights::Vector(weight) => {
                 vectors.insert(vec![weight]);
@@ -153,7 +185,7 @@ fn units(program: &Program, layout: DeviceLayout) -> (usize, Vec<Unit>) {
             OpWeights::Rows(weight) => {
                 let WeightSpec { format, rows, columns, .. } = *spec(&weight);
                 match layout.rows(format, rows, columns) {
-                    None => (vec![weight], packed(&[weight])),
+                    None => (vec![vec![weight]], packed(&[weight])),
                     Some(bytes) => {
                         fixed += if embedded.insert(weight) { bytes } else { 0 };
                         continue;
@@ -163,29 +195,44 @@ fn units(program: &Program, layout: DeviceLayout) -> (usize, Vec<Unit>) {
             OpWeights::Stack { weights, biases, norm } => {
                 vectors.extend((!biases.is_empty()).then(|| biases.to_vec()));
                 vectors.extend(norm.map(|norm| vec![norm.weight]));
-                (weights.to_vec(), packed(weights))
+                (vec![weights.to_vec()], packed(weights))
             }
             OpWeights::Gated { gate, up, norm } => {
                 vectors.extend(norm.map(|norm| vec![norm.weight]));
-                (vec![gate, up], packed(&[gate]) + packed(&[up]))
+                (vec![vec![gate], vec![up]], packed(&[gate]) + packed(&[up]))
             }
         };
-        if !seen.insert(weights.clone()) {
+        if !seen.insert(stacks.clone()) {
             continue;
         }
-        if step.group.is_some() {
-            units.push(Unit { weights, bytes });
-        } else {
-            fixed += bytes;
+        match step.group {
+            Some(group) => units.push(Unit { stacks, bytes, group }),
+            None => fixed += bytes,
         }
     }
     let numbers = |ids: &Vec<WeightId>| ids.iter().map(|id| spec(id).columns).sum();
-    (fixed + vectors.iter().map(|ids| layout.vector(numbers(ids))).sum::<usize>(), units)
+    Units { fixed: fixed + vectors.iter().map(|ids| layout.vector(numbers(ids))).sum::<usize>(), units }
 }
 
 impl Graph {
     /// Whether any weight is streamed.
     pub fn streams(&self) -> bool {
         self.weights().iter().any(|weight| weight.residence == Residence::Streamed)
+    }
+
+    /// The groups of which a weight is streamed, ascending.
+    pub fn streamed_groups(&self) -> Vec<u32> {
+        let streams = |id: &WeightId| self.weight(*id).residence == Residence::Streamed;
+        let group = |value| {
+            let node = self.node(value);
+            let streams = match node.op.weights() {
+                OpWeights::Stack { weights, .. } => weights.iter().any(streams),
+                OpWeights::Gated { gate, up, .. } => streams(&gate) || streams(&up),
+                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => false,
+            };
+            node.group.filter(|_| streams).map(|GroupId(group)| group)
+        };
+        let groups: BTreeSet<u32> = self.topological().into_iter().filter_map(group).collect();
+        groups.into_iter().collect()
     }
 }

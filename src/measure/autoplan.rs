@@ -11,7 +11,7 @@ use crate::{
     runtime::Pinning,
 };
 
-use super::{Learners, ProfileOptions, plan_from_profile, profile};
+use super::{Learners, ProfileOptions, Substitutes, plan_from_profile, profile};
 
 /// How far a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ impl Default for AutoplanOptions {
     }
 }
 
-/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads, and of drafters that learn with
-/// mixtures alone, and plans from it.
+/// Profiles `loaded`, which must have been opened with [`ProfileOptions::WIDTHS`], without trimmed heads, with the closest substitute
+/// alone where weights are streamed, and of drafters that learn with mixtures alone, and plans from it.
 ///
 /// # Errors
 /// As [`profile`] and [`plan_from_profile`].
@@ -67,6 +67,7 @@ pub fn autoplan(
         draft_models: options.draft_models.clone(),
         head_sizes: Vec::new(),
         learners: Learners::Mixtures,
+        substitutes: Substitutes::Closest,
         memory_limit: options.memory_limit,
         clock: options.clock,
         ..ProfileOptions::new(options.budget)

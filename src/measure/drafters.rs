@@ -40,9 +40,23 @@ fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> 
     Ok(all)
 }
 
+/// Which substitutes are measured where weights are streamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Substitutes {
+    /// That of the most bits.
+    Closest,
+    /// Those of all bits that fit in memory beside each other: a plan within a budget chooses among them.
+    All,
+}
+
 /// Bits and shares of the substitutes that fit in memory.
 fn substitutes(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(u32, f64)>, Error> {
     let mut all = loaded.set().substitute_shares();
+    if loaded.set().graph().streams() && options.substitutes == Substitutes::Closest {
+        // More bits are accepted more often, and drafting is short beside a reading.
+        let closest = all.iter().rev().find(|(_, share)| *share < 1.0).copied();
+        all.retain(|bits| Some(*bits) == closest);
+    }
     let Some(limit) = options.memory_limit else { return Ok(all) };
     let bytes = |bits| loaded.set().graph().substitute_bytes(bits);
     let least = all.iter().map(|(bits, _)| packing_bytes(bytes(*bits))).min().unwrap_or(0);

@@ -13,7 +13,7 @@ mod columns;
 mod tests;
 
 /// The version of the format this build reads and writes; it changes with every field of [`Profile`] and with the layout of the columns.
-pub const PROFILE_FORMAT: u32 = 1;
+pub const PROFILE_FORMAT: u32 = 2;
 
 const SEAL: Seal = Seal { magic: b"YGGPROF\0", format: PROFILE_FORMAT, most_payload_bytes: 256 << 20 };
 
@@ -124,6 +124,7 @@ fn outline(profile: &Profile) -> Profile {
         fingerprints,
         calibration,
         noise_threshold,
+        memory,
         drafters,
         tunings,
         measurements,
@@ -163,6 +164,7 @@ fn outline(profile: &Profile) -> Profile {
         fingerprints: fingerprints.clone(),
         calibration: calibration.clone(),
         noise_threshold: *noise_threshold,
+        memory: memory.clone(),
         drafters: drafters.clone(),
         tunings: tunings.clone(),
         measurements: measurements.clone(),

@@ -23,7 +23,7 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
-    drafters::drafters_of,
+    drafters::{Substitutes, drafters_of},
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
@@ -31,6 +31,7 @@ use super::{
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
     warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm, warm_tokens},
+    weight_memory::weight_memory,
 };
 
 /// Growths of the recorded trees.
@@ -71,6 +72,8 @@ pub struct ProfileOptions {
     pub temperatures: Vec<f32>,
     /// Which drafters that learn from the verifier are recorded.
     pub learners: Learners,
+    /// Which substitutes are measured where weights are streamed.
+    pub substitutes: Substitutes,
     /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
     /// requests that have grown so long.
     pub contexts: Vec<usize>,
@@ -106,6 +109,7 @@ impl ProfileOptions {
             head_sizes: vec![8192, 16384],
             temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
             learners: Learners::All,
+            substitutes: Substitutes::All,
             contexts: vec![128, 1024, 4096],
             tokens: 96,
             budget,
@@ -136,6 +140,12 @@ fn cells(
             if abilities.verifications {
                 add(Stage::VerifyWalk, *width, *context);
             }
+            if abilities.parts {
+                [Stage::Resident, Stage::Ends].into_iter().for_each(|part| add(part, *width, *context));
+            }
+        }
+        if abilities.parts {
+            add(Stage::Read, 1, *context);
         }
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
             if kind.runs_a_model() {
@@ -292,6 +302,7 @@ pub fn profile(
         fingerprints: loaded.fingerprints()?,
         calibration: options.calibration.clone(),
         noise_threshold: settings.noise_threshold,
+        memory: weight_memory(loaded)?,
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
         tunings: measured_tunings,
         measurements,
@@ -379,7 +390,8 @@ fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], stre
                         ..=16 => 2,
                         _ => 4,
                     };
-                    by_width.max(if longer > 0 { 3 } else { 0 })
+                    let is_part = matches!(stage, Stage::Read | Stage::Resident | Stage::Ends);
+                    by_width.max(if longer > 0 { 3 } else { usize::from(is_part) })
                 }
             },
         };

@@ -27,6 +27,10 @@ use super::trace::TraceOptions;
 /// Places of an answer that are recorded, at most.
 const PLACES: usize = 16;
 
+/// Temperature of the values by which recorded trees of a substitute grow along greedy answers. Sharper ones follow from it as far as the trees
+/// reach, softer ones do not.
+const SUBSTITUTE_TEMPERATURE: f32 = 0.7;
+
 /// What a recording gives.
 #[derive(Debug)]
 pub(super) struct Redrafted {
@@ -69,7 +73,10 @@ pub(super) fn redraft(
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Redrafted, Error> {
-    let shape = options.shape;
+    // A substitute's first candidate is accepted more often than it says, if the verifier chooses its own.
+    let is_sharp = kind.facts().substitute_bits.is_some() && options.temperature == 0.0;
+    let draft_temperature = if is_sharp { SUBSTITUTE_TEMPERATURE } else { options.shape.draft_temperature };
+    let shape = StepShape { draft_temperature, ..options.shape };
     let longest = answers.iter().map(|answer| answer.prompt.len() + answer.output.len()).max().unwrap_or(0);
     // Room for a tree at the last token.
     let context = (longest + shape.depth + 1).clamp(2, loaded.set().model_context());

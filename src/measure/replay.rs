@@ -7,7 +7,7 @@ use ygg_profiler::{Profile, UnixTime};
 use crate::{
     engine::{Error, ErrorKind, Hint},
     plan::{DrafterKind, Plan},
-    planner::{Fix, FreeDrafter, SearchError, make_plan_watched},
+    planner::{Fix, FreeDrafter, MemoryBudget, SearchError, make_plan_watched, make_plan_within},
     speculate::make_replay,
 };
 
@@ -32,6 +32,30 @@ pub fn plan_from_profile_watched(
     made_at: UnixTime,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Plan, Error> {
+    plan(profile, (fix, None), made_at, progress)
+}
+
+/// [`plan_from_profile_watched`] of a profile whose weights are streamed from a file, within a budget of memory: which of them stay is chosen
+/// together with drafters and shapes, and the plan is for that.
+///
+/// # Errors
+/// As [`plan_from_profile`], and for a budget that is too small, needs no streaming, or that the profile says nothing of.
+pub fn plan_within_memory(
+    profile: &Profile,
+    fix: &Fix,
+    budget: MemoryBudget,
+    made_at: UnixTime,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Plan, Error> {
+    plan(profile, (fix, Some(budget)), made_at, progress)
+}
+
+fn plan(
+    profile: &Profile,
+    (fix, budget): (&Fix, Option<MemoryBudget>),
+    made_at: UnixTime,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Plan, Error> {
     let mut replays = Vec::new();
     for description in &profile.drafters {
         if let Some(replay) = make_replay(&DrafterKind::from_description(description)?)? {
@@ -46,7 +70,12 @@ pub fn plan_from_profile_watched(
     });
     let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
     let mut searched = |done, total| progress(Progress { what: "drafters", done, total });
-    Ok(make_plan_watched(profile, &mut free.collect::<Vec<_>>(), fix, made_at, threads, &mut searched)?)
+    let free = &mut free.collect::<Vec<_>>();
+    let plan = match budget {
+        None => make_plan_watched(profile, free, fix, made_at, threads, &mut searched),
+        Some(budget) => make_plan_within(profile, free, (fix, budget), made_at, threads, &mut searched),
+    };
+    Ok(plan?)
 }
 
 impl From<SearchError> for Error {
@@ -57,6 +86,9 @@ impl From<SearchError> for Error {
             SearchError::Table(_)
             | SearchError::Profile(_)
             | SearchError::IncompleteTrace { .. }
+            | SearchError::Division { .. }
+            | SearchError::Budget { .. }
+            | SearchError::Fits { .. }
             | SearchError::FixSyntax { .. }
             | SearchError::FixImpossible { .. } => Self::of(ErrorKind::Input, None, error),
         }

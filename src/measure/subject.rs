@@ -16,20 +16,22 @@ use crate::{
     plan::{
         Calibration, ChosenTuning, DepthNetwork, DrafterFacts, DrafterKind, RowChoice, RowRule, WidthCost,
     },
-    planner::JudgedNode,
     policy::{DepthScratch, RowScratch, reach_probabilities},
     runtime::{
-        Choice, DraftPhase, DraftPhaseSize, DraftVariant, Forward, Pinning, Session, SessionOptions, SkipSet,
+        Choice, DraftPhase, DraftPhaseSize, DraftVariant, Pinning, Session, SessionOptions, SkipSet,
         VariantChange,
     },
     speculate::{
-        Budget, Decoder, Drafter, Limits, SpeculateError, Stats, StepShape, StepStage, depth_features,
-        make_drafter,
+        Budget, Decoder, Drafter, Limits, Stats, StepShape, StepStage, depth_features, make_drafter,
     },
-    tree::{NodeId, Source, TokenTree},
+    tree::TokenTree,
 };
 
 use super::record::WIDEST_DRAFT;
+use planted::{Planted, bushy_tree, ladder, planted};
+
+mod parts;
+mod planted;
 
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;
@@ -37,23 +39,6 @@ const GROWTHS: usize = 4;
 const NETWORK_DEPTHS: usize = 6;
 /// No temperature is cheaper than another.
 const DRAFT_TEMPERATURE: f32 = 1.0;
-
-/// A drafter that puts any asked number of children under the root, for verify forwards of any width.
-#[derive(Debug)]
-struct Planted {
-    nodes: Arc<AtomicUsize>,
-    vocabulary: u32,
-}
-
-impl Drafter for Planted {
-    fn propose(&mut self, tree: &mut TokenTree, _budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let nodes = u32::try_from(self.nodes.load(Ordering::Relaxed)).expect("widths are small");
-        for token in 0..nodes.min(self.vocabulary) {
-            let _added = tree.insert(NodeId::ROOT, token, 0.5, 0, Source::NONE);
-        }
-        Ok(())
-    }
-}
 
 /// One drafter that can be measured.
 #[derive(Debug)]
@@ -115,6 +100,8 @@ pub(super) struct Abilities {
     pub(super) phases: bool,
     /// Verifications with walk and commit.
     pub(super) verifications: bool,
+    /// Parts of forwards that read weights from a file.
+    pub(super) parts: bool,
 }
 
 /// A decoder and the drafters that are measured over it.
@@ -133,45 +120,6 @@ pub(super) struct StepSubject {
     scratch: DepthScratch,
     /// Draft phases that the device runs by itself, by drafter and width of a growth.
     phases: BTreeMap<(DrafterName, usize), DraftPhase>,
-}
-
-/// Nodes at many depths that are accepted as often as their score says: their calibration has as many knots as any.
-fn ladder() -> Vec<JudgedNode> {
-    let node = |depth, i: u16| JudgedNode {
-        prompt: 0,
-        score: f32::from(i) / 512.0,
-        depth,
-        accepted: i * 29 % 512 < i,
-    };
-    (1..=8).flat_map(|depth| (0..512).map(move |i| node(depth, i))).collect()
-}
-
-/// A tree of `nodes` nodes of many depths and values, as drafters make them.
-fn bushy_tree(nodes: usize) -> TokenTree {
-    let mut tree = TokenTree::with_capacity(nodes);
-    tree.reset(0);
-    for node in 1..nodes {
-        let parent = NodeId::from_index((node - 1) / 2);
-        // A stride coprime to the modulus gives values in no order.
-        let value = tree.value(parent) * (node * 29 % 64 + 1) as f32 / 65.0;
-        let token = u32::try_from(node).expect("trees are small");
-        let _added = tree.insert(parent, token, value, 0, Source::NONE);
-    }
-    tree
-}
-
-/// A forward of a root and its children, with tokens by their rows.
-fn planted(session: &mut Session, width: usize, token: impl Fn(u32) -> u32) -> Result<Forward<'_>, Error> {
-    let mut forward = session.forward(width)?;
-    for row in 0..u32::try_from(width).expect("widths are small") {
-        forward.push(token(row), u32::from(row > 0), row, |tail| {
-            let len = 1 + usize::from(row > 0);
-            tail[0] = 0;
-            tail[len - 1] = row;
-            len
-        });
-    }
-    Ok(forward)
 }
 
 impl StepSubject {
@@ -245,8 +193,10 @@ impl StepSubject {
 
     /// What the device runs by itself.
     pub(super) fn abilities(&mut self) -> Abilities {
+        let parts = self.measures_parts();
         let session = self.decoder.session_mut();
-        Abilities { phases: session.offers_phases(), verifications: session.offers_verifications() }
+        let (phases, verifications) = (session.offers_phases(), session.offers_verifications());
+        Abilities { phases, verifications, parts: parts && !phases && !verifications }
     }
 
     /// Whether weights are streamed.
@@ -522,6 +472,9 @@ impl StepSubject {
         match &cell.stage {
             Cells::Verify => self.step(width, context, StepStage::Verify),
             Cells::VerifyWalk => self.verification(width, context),
+            Cells::Read => self.reading(context),
+            Cells::Resident => self.resident(width, context),
+            Cells::Ends => self.ends(width, context),
             Cells::Host(HostStage::Predict) => self.prediction(context),
             Cells::Host(HostStage::Decide) => Ok(self.decision(width)),
             Cells::Host(HostStage::Prune) => self.step(width, context, StepStage::Prune),

@@ -6,7 +6,7 @@ use ygg_profiler::{
     DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage, TunedShape, UnixTime,
 };
 
-use super::{Band, DepthRule, GrowthRule, PlanError, RowRule, Schedule, Shape, SubPlan};
+use super::{Band, DepthRule, GrowthRule, PlanError, PlannedMemory, RowRule, Schedule, Shape, SubPlan};
 
 /// Everything decided about speculation for one machine, model and build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Plan {
     pub fixed: String,
     /// Committed tokens at which steps were priced, but for those of a [`ContextRange`](super::ContextRange).
     pub context: u32,
+    /// How memory is divided, where weights are streamed from a file.
+    pub memory: Option<PlannedMemory>,
     /// Every width the runtime compiles.
     pub planned: PlannedWidths,
     /// Decisions for temperatures above 0, ascending. The decisions beside this field are for temperature 0.
@@ -205,6 +207,12 @@ impl Plan {
         &self.by_drafter[self.chosen_index as usize]
     }
 
+    /// Most bytes of packed weights in memory that it is for; all without it.
+    pub fn resident(&self) -> Option<usize> {
+        let bytes = self.fingerprints.machine.resident_bytes?;
+        Some(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
     /// Every shape priced, best first.
     ///
     /// # Panics
@@ -249,6 +257,7 @@ impl Plan {
             calibration: _,
             fixed: _,
             context,
+            memory,
             planned,
             bands,
             by_drafter,
@@ -261,6 +270,7 @@ impl Plan {
             table,
         } = self;
         planned.validate()?;
+        memory.as_ref().map_or(Ok(()), PlannedMemory::validate)?;
         let ascending = self.temperatures().is_sorted_by(|a, b| a < b && b.is_finite());
         ensure(ascending, "temperatures", "finite ones that ascend from above 0", || {
             format!("{:?}", bands.iter().map(|band| band.temperature).collect::<Vec<_>>())

@@ -40,6 +40,41 @@ pub enum SearchError {
         /// The largest share allowed.
         most: f64,
     },
+    /// A profile from which nothing follows for other weights in memory than were measured.
+    #[error(
+        "memory cannot be divided anew: expected a profile with {expected}, found {found}; profile with some of the weights streamed from a \
+         file, and some layers in memory"
+    )]
+    Division {
+        /// What has to be in the profile.
+        expected: &'static str,
+        /// What is.
+        found: String,
+    },
+    /// A budget of memory that nothing fits into.
+    #[error(
+        "{found} bytes of memory are too few: expected at least {least}, for the weights that always stay, a buffer for the others and a \
+         session with a context of {context} tokens; give more, or a shorter context"
+    )]
+    Budget {
+        /// The budget.
+        found: u64,
+        /// The least that works.
+        least: u64,
+        /// Tokens of the context.
+        context: u32,
+    },
+    /// A budget of memory that needs no streaming.
+    #[error(
+        "{found} bytes of memory hold the whole model, which takes {whole}: expected fewer; profile with all weights in memory, which is \
+         faster"
+    )]
+    Fits {
+        /// The budget.
+        found: u64,
+        /// What the model takes.
+        whole: u64,
+    },
     /// A `--fix` text that is none.
     #[error(
         "bad fix `{text}`: expected `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal` or a part of it, found {found}"

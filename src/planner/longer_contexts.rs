@@ -58,7 +58,17 @@ impl Search<'_> {
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<Option<(SubPlan, Unseen)>, SearchError> {
-        let SubPlan { name, drafter, shape, growth, schedule, depth_choice, row_choice, .. } = &best.sub_plan;
+        let SubPlan {
+            name,
+            drafter,
+            shape,
+            growth,
+            schedule,
+            draft_temperature,
+            depth_choice,
+            row_choice,
+            ..
+        } = &best.sub_plan;
         let Some(table) = self.table.reaching(context) else { return Ok(None) };
         let has_all = [Stage::Verify, Stage::Draft(name.clone())].iter().all(|stage| table.has_stage(stage));
         let Ok(plain) = plain_step(&table, context) else { return Ok(None) };
@@ -83,7 +93,16 @@ impl Search<'_> {
             objective: fix.objective,
         };
         let (schedules, asked_for) = (vec![*schedule], best.asked_for);
-        let origin = Origin { name, kind: drafter, limits: &limits, schedules, place: 0, asked_for };
+        let draft_temperature = Some(*draft_temperature);
+        let origin = Origin {
+            name,
+            kind: drafter,
+            limits: &limits,
+            schedules,
+            draft_temperature,
+            place: 0,
+            asked_for,
+        };
         let search = Search { table: &table, context, ar_tpot_us: step_us(&plain), ..*self };
         let free_drafter = free_drafters.iter_mut().find(|drafter| drafter.name == *name);
         let mut points = match search.shapes(&origin, free_drafter) {

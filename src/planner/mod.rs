@@ -5,7 +5,7 @@
 //! the [`Timeline`] of its [`StageGraph`]), keeps the best sub-plan of every drafter and plain decoding among them, once for every
 //! temperature that requests were recorded at, searches it again behind every longer context that was measured
 //! ([`ContextRange`](crate::plan::ContextRange)), chooses the tuning of every linear ([`choose_tunings`]), and returns a
-//! [`Plan`](crate::plan::Plan). [`report`] shows plans, says why one is as it is, and in what two differ. [`compare`] searches what is
+//! [`Plan`](crate::plan::Plan). Where weights are streamed, [`make_plan_within`] divides memory, too. [`report`] shows plans, says why one is as it is, and in what two differ. [`compare`] searches what is
 //! planned only to compare with.
 //!
 //! Invariants: nothing is interpolated across widths; no plan is chosen that is predicted slower than plain decoding unless it was
@@ -26,13 +26,16 @@ mod guard_limits;
 mod live_replay;
 mod longer_contexts;
 mod makespan;
+mod memory_search;
 pub mod objective;
 mod pricing;
 mod rates;
 pub mod report;
 mod search;
 mod selection;
+mod sharpening;
 mod side_by_side;
+mod splits;
 mod stages;
 mod tally;
 mod tree_replay;
@@ -48,6 +51,7 @@ pub use free_replay::{judge_proposals, replay_free};
 pub use free_search::FreeDrafter;
 pub use live_replay::{judge_live, replay_live};
 pub use makespan::{Lanes, TimeSpan, Timeline};
+pub use memory_search::{MemoryBudget, make_plan_within};
 pub use search::{make_plan, make_plan_watched};
 pub use selection::NOISE_MARGIN;
 pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
 
-use crate::plan::{Schedule, StageTime};
+use crate::plan::{Schedule, Shape, StageTime};
 
 /// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself the first alone.
 const AROUND_VERIFY: [HostStage; 4] =
@@ -23,19 +23,18 @@ pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, 
 }
 
 /// The stages of a step that grows an Equal-Growth Tree with a model drafter:
-/// `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)`, and the host stages that the table has: the closed form that the
-/// timeline of a plain schedule is judged by.
+/// `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)`, and the host stages that the table has: the closed form of the timeline of a plain
+/// schedule.
 ///
 /// # Errors
 /// [`TableError::Unmeasured`] if a stage lacks a width.
 ///
 /// # Panics
 /// If the shape has no growth.
-#[cfg(test)]
 pub(super) fn tree_step(
     table: &LatencyTable,
     drafter: &DrafterName,
-    shape: &crate::plan::Shape,
+    shape: &Shape,
     context: u32,
 ) -> Result<Vec<StageTime>, TableError> {
     assert!(shape.depth >= 1, "a tree has at least one growth");
@@ -159,7 +158,7 @@ mod tests {
     use ygg_profiler::{Cell, CellSamples};
 
     use super::*;
-    use crate::plan::{Shape, step_us};
+    use crate::plan::step_us;
 
     fn table(cells: &[(&str, u32, f64)]) -> LatencyTable {
         let cells: Vec<CellSamples> = cells

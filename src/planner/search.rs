@@ -8,6 +8,7 @@ use ygg_profiler::{
 use super::{
     AcceptedLengths, Fix, FreeDrafter, JudgedNode, SearchError, choose_tunings,
     guard_limits::guard_limits,
+    memory_search::measured_division,
     objective::plain_step,
     pricing::Pricing,
     selection::{
@@ -86,6 +87,7 @@ pub fn make_plan_watched(
     }
     let Band { temperature: _, by_drafter, chosen_index, alternatives, refused, left_out } = greedy;
     let all = by_drafter.iter().chain(bands.iter().flat_map(|band| &band.by_drafter));
+    let run = std::iter::once(&by_drafter[chosen_index as usize]).chain(bands.iter().map(Band::chosen));
     let plan = Plan {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         made_at,
@@ -94,6 +96,7 @@ pub fn make_plan_watched(
         calibration: profile.calibration.clone(),
         fixed: fix.to_string(),
         context,
+        memory: measured_division(profile, run),
         planned: planned_widths(all),
         bands,
         predictors,
@@ -119,7 +122,7 @@ pub(super) struct Recorded<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    fn greedy(profile: &'a Profile) -> Self {
+    pub(super) fn greedy(profile: &'a Profile) -> Self {
         Self { trained: &profile.predictors, ..Self::warm(profile, 0.0) }
     }
 
@@ -137,6 +140,8 @@ pub(super) struct Origin<'a> {
     pub(super) limits: &'a Fix,
     /// The schedules that the fix leaves open and its steps can keep.
     pub(super) schedules: Vec<Schedule>,
+    /// The temperature of its values; any if `None`.
+    pub(super) draft_temperature: Option<f32>,
     pub(super) place: usize,
     pub(super) asked_for: bool,
 }
@@ -253,7 +258,8 @@ impl Search<'_> {
                 && (is_greedy || !schedule.walks_on_device())
         };
         let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
-        let origin = Origin { name, kind: &kind, limits, schedules, place, asked_for };
+        let draft_temperature = None;
+        let origin = Origin { name, kind: &kind, limits, schedules, draft_temperature, place, asked_for };
         self.shapes(&origin, free_drafter)
     }
 
@@ -441,7 +447,7 @@ fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, SearchE
 
 /// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else the
 /// shortest measured.
-fn reference_context(recorded: &Recorded<'_>, table: &LatencyTable) -> u32 {
+pub(super) fn reference_context(recorded: &Recorded<'_>, table: &LatencyTable) -> u32 {
     let mean = |contexts: Vec<u64>| {
         let count = contexts.len() as u64;
         let sum: u64 = contexts.into_iter().sum();

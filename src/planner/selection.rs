@@ -80,6 +80,8 @@ fn simplest_first(a: &Point, b: &Point) -> Ordering {
             draft_width,
             chooses_depth,
             chooses_rows,
+            // A value as it was recorded before a sharper one.
+            std::cmp::Reverse(p.sub_plan.draft_temperature.to_bits()),
             p.sub_plan.growth.rule(),
             p.sub_plan.schedule,
             p.place,
@@ -180,8 +182,25 @@ pub(super) fn predictors(
     trained.iter().map(planned).collect()
 }
 
-/// All points, best first, plain decoding among them: before it only what is predicted faster.
+/// All points, best first, plain decoding among them: before it only what is predicted faster. Of points that differ in the temperature of their
+/// values alone the best, and that of a sub-plan.
 pub(super) fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
+    let key = |plan: &SubPlan| {
+        let Shape { depth, draft_width, verify_width } = plan.shape;
+        let chooses =
+            (plan.row_choice.rule == RowRule::BestRate, plan.depth_choice.rule() == DepthRule::Predicted);
+        (plan.name.clone(), [depth, draft_width, verify_width], plan.growth.rule(), plan.schedule, chooses)
+    };
+    let temperature = |plan: &SubPlan| plan.draft_temperature.to_bits();
+    let planned: BTreeMap<_, _> = by_drafter.iter().map(|plan| (key(plan), temperature(plan))).collect();
+    let mut best = BTreeMap::new();
+    let points: Vec<&Point> = points
+        .iter()
+        .filter(|point| {
+            let (own, at) = (key(&point.sub_plan), temperature(&point.sub_plan));
+            planned.get(&own) == Some(&at) || *best.entry(own).or_insert(at) == at
+        })
+        .collect();
     let alternative = |plan: &SubPlan| {
         let place = by_drafter.iter().position(|best| best.name == plan.name);
         Alternative {

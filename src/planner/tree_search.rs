@@ -12,6 +12,7 @@ use super::{
     rates::Rates,
     search::{Evidence, Origin, Rows, Search, speculative},
     selection::Found,
+    sharpening::{sharpened, temperatures},
     tally::Priced,
 };
 use crate::plan::{
@@ -23,6 +24,8 @@ use crate::plan::{
 pub(super) struct RecordedTrees<'a> {
     pub(super) traces: Vec<&'a Trace>,
     draft_temperature: f32,
+    /// Whether values are the recorded ones.
+    is_as_recorded: bool,
     pub(super) top_k: u32,
     /// Depth of the shallowest recording.
     pub(super) deepest: u32,
@@ -39,7 +42,7 @@ impl RecordedTrees<'_> {
         row_choice: RowChoice,
         lengths: &'l AcceptedLengths,
     ) -> Evidence<'l> {
-        let Self { traces: _, draft_temperature, top_k, deepest: _, ref by_rank } = *self;
+        let Self { draft_temperature, top_k, ref by_rank, .. } = *self;
         let (growth, by_rank) = (GrowthChoice::Equal, by_rank.clone());
         Evidence { growth, schedule, top_k, draft_temperature, depth_choice, row_choice, lengths, by_rank }
     }
@@ -104,10 +107,40 @@ impl Search<'_> {
             return Ok(());
         }
         let trees = self.recorded_trees(origin)?;
-        let pricing = self.pricing(origin.name);
         if rule.is_static() {
             return self.static_trees(origin, &trees, found);
         }
+        let mut all = temperatures(origin.kind, trees.draft_temperature);
+        all.retain(|temperature| origin.draft_temperature.is_none_or(|fixed| fixed == *temperature));
+        for temperature in all {
+            if temperature == trees.draft_temperature {
+                self.growing_trees(origin, &trees, found)?;
+                continue;
+            }
+            let traces: Vec<Trace> = trees.traces.iter().map(|trace| sharpened(trace, temperature)).collect();
+            let RecordedTrees { top_k, deepest, ref by_rank, .. } = trees;
+            let (traces, by_rank) = (traces.iter().collect(), by_rank.clone());
+            let sharper = RecordedTrees {
+                traces,
+                draft_temperature: temperature,
+                is_as_recorded: false,
+                top_k,
+                deepest,
+                by_rank,
+            };
+            self.growing_trees(origin, &sharper, found)?;
+        }
+        Ok(())
+    }
+
+    /// The trees that grow equally, by values of one temperature.
+    fn growing_trees(
+        &self,
+        origin: &Origin<'_>,
+        trees: &RecordedTrees<'_>,
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
+        let pricing = self.pricing(origin.name);
         let is_open = |width: &u32| origin.limits.draft_width.is_none_or(|fixed| fixed == *width);
         for draft_width in self.draft_widths(origin.name).into_iter().filter(is_open) {
             let grown = GrownTrees::new(&trees.traces, draft_width);
@@ -115,7 +148,7 @@ impl Search<'_> {
                 let valued = grown.valued(calibration.as_ref());
                 for schedule in origin.schedules_of(rule) {
                     let space = TreeSpace {
-                        trees: &trees,
+                        trees,
                         valued: &valued,
                         prices: TreePrices::new(pricing, draft_width, schedule, rule),
                         calibration: calibration.as_ref(),
@@ -158,7 +191,7 @@ impl Search<'_> {
         let top_k = traces.iter().map(|t| t.top_k).min().unwrap_or(0);
         let deepest = traces.iter().map(|t| t.depth).min().unwrap_or(0);
         let by_rank = acceptance_by_rank(&traces);
-        Ok(RecordedTrees { traces, draft_temperature, top_k, deepest, by_rank })
+        Ok(RecordedTrees { traces, draft_temperature, is_as_recorded: true, top_k, deepest, by_rank })
     }
 
     /// Adds the shapes whose steps choose their depth by the predictor, if one was trained for the drafter.
@@ -172,7 +205,9 @@ impl Search<'_> {
     ) -> Result<(), SearchError> {
         let is_trained = self.recorded.trained.iter().any(|p| p.drafter == *origin.name);
         let TreeSpace { valued: trees, prices, calibration, .. } = space;
-        let is_open = prices.schedule == Schedule::Plain && origin.limits.admits_rule(DepthRule::Predicted);
+        let is_open = prices.schedule == Schedule::Plain
+            && space.trees.is_as_recorded
+            && origin.limits.admits_rule(DepthRule::Predicted);
         if !is_trained || !is_open {
             return Ok(());
         }
@@ -210,7 +245,7 @@ fn fixed_depths(
             Err(SearchError::IncompleteTrace { drafter: name, missing, .. }) => {
                 let Shape { depth, draft_width, .. } = shape;
                 let refusal = Refusal { name, growth: GrowthRule::Equal, depth, draft_width, missing };
-                if !found.refused.contains(&refusal) {
+                if space.trees.is_as_recorded && !found.refused.contains(&refusal) {
                     found.refused.push(refusal);
                 }
                 continue;

@@ -10,7 +10,7 @@ use crate::{
     compile::{self, CompileError},
     ir::{
         Binding, DeviceLayout, DeviceSpec, Graph, Id, IdVec, Placed, Program, ProgramId, Substituted,
-        WeightSource,
+        WeightSource, WeightSplits,
     },
 };
 
@@ -117,6 +117,15 @@ pub struct ExecutableSet {
     model_context: usize,
 }
 
+/// How a tier lays out weights; `None` if it streams none.
+fn layout(tier: Tier) -> Option<DeviceLayout> {
+    match tier {
+        Tier::Reference => None,
+        Tier::Cuda => Some(DeviceLayout::Cuda),
+        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => Some(DeviceLayout::Cpu),
+    }
+}
+
 /// Makes the program of one width from a graph.
 pub(super) type Compile = fn(&Graph, Binding, &DeviceSpec) -> Result<Program, CompileError>;
 
@@ -218,17 +227,24 @@ impl ExecutableSet {
         device: &DeviceSpec,
         budget: usize,
     ) -> Result<Placed, RuntimeError> {
-        let layout = match device.tier {
-            Tier::Reference => return Err(RuntimeError::NotStreamed { tier: device.tier }),
-            // Loading refuses what there are no kernels for.
-            Tier::Cuda if !graph.weights().iter().all(|weight| CUDA_FORMATS.contains(&weight.format)) => {
-                return Ok(Placed::default());
-            }
-            Tier::Cuda => DeviceLayout::Cuda,
-            Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => DeviceLayout::Cpu,
-        };
+        // Loading refuses what there are no kernels for.
+        let has_kernels = |graph: &Graph| graph.weights().iter().all(|w| CUDA_FORMATS.contains(&w.format));
+        if device.tier == Tier::Cuda && !has_kernels(graph) {
+            return Ok(Placed::default());
+        }
+        let layout = layout(device.tier).ok_or(RuntimeError::NotStreamed { tier: device.tier })?;
         let one_row = compile(graph, Binding { width: 1, outputs: 1 }, device)?;
         Ok(graph.place(&one_row, layout, budget)?)
+    }
+
+    /// All ways in which budgets can divide the weights of the model, where a budget was given for those in memory.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] if the model's graph does not compile.
+    pub fn weight_splits(&self) -> Result<Option<WeightSplits>, RuntimeError> {
+        let Some(layout) = self.placed.and_then(|_| layout(self.device.tier)) else { return Ok(None) };
+        let one_row = compile::compile(&self.graph, Binding { width: 1, outputs: 1 }, &self.device)?;
+        Ok(Some(one_row.weight_splits(layout)))
     }
 
     /// Where the weights of the model are, if a budget was given for those in memory.

@@ -68,6 +68,7 @@ mod kept_weights;
 mod kernel_bench;
 mod kv_cache;
 mod lossless;
+mod memory_plans;
 mod one_launch;
 mod packages;
 #[cfg(feature = "cli")]

@@ -34,7 +34,7 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         "not deterministic"
     );
     let now = UnixTime::now();
-    assert!(before.measured_at < before.made_at && before.made_at <= made.made_at && made.made_at <= now);
+    assert!(before.measured_at <= before.made_at && before.made_at <= made.made_at && made.made_at <= now);
     assert_eq!(made.measured_at, profile_file::read(profile()).expect("a profile").measured_at);
     let shown = success(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
     let is_dated = |line: &&str| !line.starts_with("measured ");

@@ -52,7 +52,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// Writes a model and, where packed weights are kept, waits until a later change of it would show.
-fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
+pub(crate) fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
     let (path, new) = (folder.join(name), folder.join(format!("{}.{name}", process::id())));
     // Other processes test by the same file.
     spec.write_gguf(&new).expect("the target folder is writable");
@@ -68,7 +68,7 @@ fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBuf {
 }
 
 /// The model, with a folder for its packed weights; of a GPU none are kept.
-fn opened(path: &Path) -> Model {
+pub(crate) fn opened(path: &Path) -> Model {
     if is_cuda() {
         return Model::open(path).expect("a generated model opens");
     }

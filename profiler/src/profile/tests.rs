@@ -9,6 +9,7 @@ use crate::{
     trace::{Candidate, Expansion, PromptTrace, StepTrace},
     tuning::{TunedShape, TuningSamples},
     unix_time::UnixTime,
+    weight_memory::{Split, SubstituteBytes, WeightMemory},
 };
 
 /// What the error must mention, and the change that causes it.
@@ -79,6 +80,7 @@ fn profile() -> Profile {
         },
         calibration: "mixed".into(),
         noise_threshold: 0.1,
+        memory: None,
         drafters: vec![DrafterDescription {
             name: name(),
             kind: "layer_skip".into(),
@@ -153,6 +155,51 @@ fn broken_profiles_are_refused() {
         change(&mut broken);
         let error = broken.validate().unwrap_err().to_string();
         assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+/// Two matrices of 40 bytes behind 20 that always stay, one of them streamed when it was measured.
+fn memory() -> WeightMemory {
+    let split = |resident: u64, staging: u64| Split {
+        budget_bytes: resident + staging,
+        resident_bytes: resident,
+        streamed_bytes: 100 - resident,
+        staging_bytes: staging,
+        substitutes: vec![SubstituteBytes { bits: 2, bytes: 10 }, SubstituteBytes { bits: 4, bytes: 20 }],
+    };
+    WeightMemory {
+        fixed_bytes: 20,
+        splits: vec![split(20, 30), split(60, 20), split(100, 0)],
+        measured: 1,
+        whole_bytes: 40,
+        slot_bytes: 3,
+        session_bytes: 7,
+        model_context: 64,
+    }
+}
+
+#[test]
+fn memory_of_weights_is_what_its_splits_say_and_contradictions_are_refused() {
+    let whole = memory();
+    assert!(Profile { memory: Some(whole.clone()), ..profile() }.validate().is_ok());
+    assert_eq!((whole.measured_split().streamed_bytes, whole.session_bytes(10)), (40, 37));
+    let split = whole.measured_split();
+    assert_eq!((split.substitute_bytes(4), split.substitute_bytes(3)), (Some(20), None));
+    let breaks: [Break<WeightMemory>; 8] = [
+        ("more and more in memory", |m| m.splits.swap(0, 1)),
+        ("a split that was measured", |m| m.measured = 3),
+        ("of the same weights", |m| m.splits[2].streamed_bytes = 1),
+        ("of the same weights", |m| m.splits[0].budget_bytes = 49),
+        ("of the same weights", |m| m.splits[0].staging_bytes = u64::MAX / 2),
+        ("of the same weights", |m| m.fixed_bytes = 21),
+        ("whole groups", |m| m.whole_bytes = 41),
+        ("context", |m| m.model_context = 0),
+    ];
+    for (part, change) in breaks {
+        let mut broken = memory();
+        change(&mut broken);
+        let error = Profile { memory: Some(broken), ..profile() }.validate().unwrap_err().to_string();
+        assert!(error.contains("memory of weights") && error.contains(part), "{part}: {error}");
     }
 }
 

@@ -60,7 +60,8 @@ fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
     let mut page = Page::new(&format!("Why {} of {}", explanation.chosen, plan.fingerprints.model.name));
     tables::verdict(&mut page, &explanation);
     page.section("step", "The chosen step");
-    gantt::step(&mut page, plan.chosen())?;
+    gantt::step(&mut page, plan)?;
+    tables::memory(&mut page, plan);
     page.section("surface", "Speed-up over depth, width and rows");
     figures::surface(&mut page, plan)?;
     tables::drafters(&mut page, &explanation);

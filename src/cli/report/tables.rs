@@ -40,6 +40,22 @@ const GLOSSARY: [(&str, &str); 12] = [
     ("predicted, measured", "measured was read from a clock or counted; predicted was computed from that"),
 ];
 
+/// How memory is divided; nothing where all weights are in memory.
+pub(super) fn memory(page: &mut Page, plan: &Plan) {
+    let Some(memory) = &plan.memory else { return };
+    page.section("memory", "Memory");
+    page.table("What is in memory (derived)", &tables::memory(memory), |_| false);
+    if !memory.divisions.is_empty() {
+        let caption = "Best division for every substitute (time per token on other prompts, predicted)";
+        let is_kept = |row: usize| {
+            let division = &memory.divisions[row];
+            (division.resident_bytes, division.substitute_bytes)
+                == (memory.resident_bytes, memory.substitute_bytes)
+        };
+        page.table(caption, &tables::divisions(memory), is_kept);
+    }
+}
+
 pub(super) fn verdict(page: &mut Page, explanation: &Explanation) {
     page.section("verdict", "Verdict");
     let Explanation { verdict, chosen, temperature, fixed, context, considered, margin, .. } = explanation;

@@ -210,6 +210,7 @@ fn profile(size: &Size) -> Profile {
         },
         calibration: "made up".to_owned(),
         noise_threshold: 0.1,
+        memory: None,
         drafters: heads()
             .map(|(name, head)| describe(name, (0..head / 4).map(|i| 3 * i + i % 2).collect()))
             .collect(),

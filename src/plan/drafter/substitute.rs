@@ -39,17 +39,16 @@ impl DrafterSettings for SubstituteSettings {
         expect_head::<Self>(self.head_tokens.as_deref())
     }
 
-    /// Of four bits where that is small enough, and of fewer where four are not small. Where weights are streamed, of the most bits that are
-    /// fewer: drafting is short beside a reading, so what is accepted counts most.
+    /// Of four bits where that is small enough, and of fewer where four are not small. Where weights are streamed, of all bits that are fewer:
+    /// which of them pays depends on the memory that the substitute takes from the model.
     fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
         let share = |bits: u32| {
             let found = model.substitute_shares.iter().find(|(of, _)| *of == bits);
             found.map_or(1.0, |(_, share)| *share)
         };
         let four_is_small = share(4) <= SMALL_SHARE;
-        let most = BITS.rev().find(|bits| share(*bits) < 1.0);
         let pays = |bits: &u32| match model.streams {
-            true => Some(*bits) == most,
+            true => share(*bits) < 1.0,
             false => share(*bits) <= MOST_SHARE && (*bits == 4 || !four_is_small),
         };
         let tried = BITS.rev().filter(pays);

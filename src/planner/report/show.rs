@@ -11,6 +11,7 @@ use ygg_profiler::{BuildFingerprint, DrafterFile, Fingerprints, MachineFingerpri
 use super::{
     explain::drafters::{Outcome, outcome},
     layout::{COLUMNS, LABEL, cut, write_facts},
+    step_chart::write_memory_facts,
     verdict::{NoisyCells, noisy_cells},
     words::{describe_shape, shape_cells, words},
 };
@@ -53,6 +54,7 @@ fn write_text(plan: &Plan, now: UnixTime, out: &mut String) -> fmt::Result {
     write_choice(out, plan)?;
     writeln!(out)?;
     write_promise(out, plan)?;
+    write_memory_facts(out, plan.memory.as_ref())?;
     writeln!(out)?;
     write_losers(out, plan)?;
     write_evidence(out, plan, now)

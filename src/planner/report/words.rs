@@ -1,7 +1,9 @@
 //! The words and cells by which all reports describe shapes, schedules, tunings and what was refused.
 use ygg_profiler::DrafterName;
 
-use crate::plan::{ChosenTuning, DepthRule, GrowthRule, Refusal, RowRule, Schedule, Shape, SubPlan, Unseen};
+use crate::plan::{
+    ChosenTuning, DepthRule, GrowthRule, PlannedMemory, Refusal, RowRule, Schedule, Shape, SubPlan, Unseen,
+};
 
 /// A drafter as the cell of a table, with how its trees grow unless equally, and its schedule unless that is plain.
 pub fn drafter_cell(name: &DrafterName, growth: GrowthRule, schedule: Schedule) -> String {
@@ -76,12 +78,16 @@ pub(super) fn describe_growth(growth: GrowthRule) -> &'static str {
 
 /// Drafter and shape of a sub-plan that is not plain decoding.
 pub(super) fn describe_shape(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, growth, depth_choice, row_choice, .. } = sub_plan;
+    let SubPlan { name, shape, growth, draft_temperature, depth_choice, row_choice, .. } = sub_plan;
     let Shape { depth, draft_width, verify_width } = *shape;
     let depth = describe_depth(depth_choice.rule(), depth);
     let rows = describe_rows(row_choice.rule, verify_width);
     let growth = describe_growth(growth.rule());
-    format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}")
+    let sharpened = match draft_temperature {
+        1.0 => String::new(),
+        sharper => format!(", values at temperature {sharper}"),
+    };
+    format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{sharpened}")
 }
 
 /// A tree that the traces do not reach.
@@ -94,6 +100,40 @@ pub(super) fn describe_refusal(refusal: &Refusal) -> String {
     )
 }
 
+/// A part of memory.
+pub(super) struct MemoryPart {
+    /// What stands for it in a bar.
+    pub(super) letter: char,
+    pub(super) bytes: u64,
+    pub(super) words: String,
+}
+
+/// The parts of memory, what is free last.
+pub(super) fn memory_parts(memory: &PlannedMemory) -> [MemoryPart; 5] {
+    let PlannedMemory { resident_bytes, staging_bytes, substitute_bytes, session_bytes, context, .. } =
+        *memory;
+    let free = memory.budget_bytes.map_or(0, |budget| budget.saturating_sub(memory.used_bytes()));
+    let part = |letter, bytes, words: &str| MemoryPart { letter, bytes, words: words.to_owned() };
+    [
+        part('W', resident_bytes, "weights"),
+        part('S', substitute_bytes, "substitute"),
+        part('B', staging_bytes, "buffer for weights that are read"),
+        part('C', session_bytes, &format!("cache and session with a context of {context} tokens")),
+        part('.', free, "free"),
+    ]
+}
+
+/// Bytes for people.
+pub(super) fn size(bytes: u64) -> String {
+    let of = |unit: u64| bytes as f64 / unit as f64;
+    match bytes {
+        0..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", of(1 << 10)),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", of(1 << 20)),
+        _ => format!("{:.2} GiB", of(1 << 30)),
+    }
+}
+
 /// What a schedule adds to the description of a shape: nothing, or words behind a comma.
 pub(super) fn words(schedule: Schedule) -> &'static str {
     match schedule {
@@ -103,5 +143,16 @@ pub(super) fn words(schedule: Schedule) -> &'static str {
         Schedule::DeviceWalk => ", verified and walked in one launch",
         Schedule::TwoLaunches => ", drafted in one launch, verified and walked in another",
         Schedule::WholeStep => ", drafted, pruned, verified and walked without the host",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_read_at_once() {
+        let sizes = [0, 1023, 1024, 5 << 20, 3 << 29].map(size);
+        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "5.0 MiB", "1.50 GiB"]);
     }
 }

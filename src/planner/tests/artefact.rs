@@ -217,7 +217,7 @@ fn a_plan_fits_only_where_it_was_made() {
     here.machine.threads = 1;
     here.model.digest = "ee".into();
     here.build.kernels = "ff".into();
-    here.build.plan_format = 9;
+    here.build.plan_format = PLAN_FORMAT + 1;
     here.build.draft_formats = "as stored".into();
     let error = FittedPlan::new(plan.clone(), &here).unwrap_err();
     let PlanError::Mismatch { differences } = &error else { panic!("{error}") };

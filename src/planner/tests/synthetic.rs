@@ -319,6 +319,7 @@ pub(super) fn profile(
         fingerprints: fingerprints(),
         calibration: "synthetic".into(),
         noise_threshold: 0.1,
+        memory: None,
         drafters,
         tunings: Vec::new(),
         measurements,

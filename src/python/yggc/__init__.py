@@ -168,7 +168,7 @@ class Engine:
     :param context: most tokens of prompt and answer together; 4096, or the model's limit if that is lower, if left out.
     :param memory_limit: most bytes of weights and session together.
     :param resident: most bytes of weights in memory, of the GPU with ``device="cuda"``; the others are read by every forward: from disk, which needs
-        ``packed_folder``, or for a GPU from memory of the host.
+        ``packed_folder``, or for a GPU from memory of the host. What the plan is for, if left out; without a plan all are in memory.
     :param packed_folder: folder in which packed weights are kept for the next start.
     :raises InputError: for a model, a plan or an option that cannot be used.
     :raises DeviceError: for a device that is missing or has no room.

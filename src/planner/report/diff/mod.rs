@@ -17,8 +17,8 @@ use ygg_profiler::{Difference, DrafterName, Fingerprints, UnixTime};
 
 use crate::{
     plan::{
-        ChosenTuning, DepthRule, GrowthRule, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape,
-        Refusal, RowRule, Schedule, Shape,
+        ChosenTuning, DepthRule, GrowthRule, LeftOut, Plan, PlannedMemory, PlannedPredictor, PlannedWidths,
+        PricedShape, Refusal, RowRule, Schedule, Shape,
     },
     planner::report::words::describe_refusal,
 };
@@ -118,6 +118,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         calibration,
         fixed,
         context,
+        memory,
         planned: PlannedWidths { verify, draft },
         bands: _,
         by_drafter: _,
@@ -145,6 +146,7 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         Change::of("calibration", calibration, &b.calibration, text),
         Change::of("fixed", fixed, &b.fixed, text),
         Change::of("context", context, &b.context, u32::to_string),
+        Change::of("memory", memory, &b.memory, divided),
         Change::of("chosen drafter", &a.chosen().name, &b.chosen().name, name),
         Change::of("temperatures", &temperatures(a), &temperatures(b), |t| {
             list(t.iter().map(f32::to_string))
@@ -160,6 +162,16 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         .into_iter()
         .chain(changes.into_iter().flatten())
         .collect()
+}
+
+/// What is in memory, briefly.
+fn divided(memory: &Option<PlannedMemory>) -> String {
+    memory.as_ref().map_or("all weights in memory".to_owned(), |memory| {
+        let PlannedMemory { resident_bytes, streamed_bytes, substitute_bytes, .. } = memory;
+        format!(
+            "{resident_bytes} bytes of weights, {streamed_bytes} streamed, {substitute_bytes} of a substitute"
+        )
+    })
 }
 
 fn refusals(refused: &[Refusal]) -> String {

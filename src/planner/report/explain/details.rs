@@ -11,7 +11,7 @@ use crate::{
     },
     planner::report::{
         layout::{write_list, write_table, write_titled},
-        verdict::notable_stages,
+        step_chart::{write_memory, write_step},
         words::{TUNING_TITLES, expected_cell, shape_cells, tuning_cells},
     },
     policy::GuardTerms,
@@ -24,7 +24,8 @@ const ALTERNATIVES: usize = 20;
 
 /// The parts of `plan` that are about its shapes.
 pub(super) fn write_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
-    write_chosen_step(out, plan.chosen())?;
+    write_chosen_step(out, plan)?;
+    write_memory(out, plan.memory.as_ref())?;
     write_longer_contexts(out, plan.chosen())?;
     write_guard(out, plan.chosen())?;
     writeln!(out, "\nbest of {} shapes (predicted)", plan.alternatives.len())?;
@@ -68,15 +69,13 @@ fn files<'f>(what: &str, files: impl Iterator<Item = &'f DrafterFile>) -> Vec<St
 }
 
 /// Where the time of the chosen step goes, and how it chooses its rows.
-fn write_chosen_step(out: &mut String, chosen: &SubPlan) -> fmt::Result {
-    writeln!(out, "\nstages of the chosen step (predicted)")?;
-    let (stages, others, others_us) = notable_stages(chosen);
-    let mut rows: Vec<[String; 2]> =
-        stages.iter().map(|(stage, us)| [stage.to_string(), format!("{us:.0} us")]).collect();
-    if others > 0 {
-        rows.push([format!("{others} others"), format!("{others_us:.0} us")]);
-    }
-    write_table(out, &rows)?;
+fn write_chosen_step(out: &mut String, plan: &Plan) -> fmt::Result {
+    let chosen = plan.chosen();
+    writeln!(
+        out,
+        "\nstages of the chosen step, each with the time that it adds to those before it (predicted)"
+    )?;
+    write_step(out, plan)?;
     let RowChoice { rule, widths, rate: _, calibration } = &chosen.row_choice;
     if *rule == RowRule::BestRate {
         writeln!(

@@ -1,8 +1,8 @@
 //! The tables of an explanation, for its text and for its HTML page.
 
 use crate::{
-    plan::{Plan, PricedShape},
-    planner::report::words::{drafter_cell, expected_cell, shape_cells},
+    plan::{Division, Plan, PlannedMemory, PricedShape},
+    planner::report::words::{MemoryPart, drafter_cell, expected_cell, memory_parts, shape_cells, size},
 };
 
 use super::{BandReason, ChainAnalysis, Contrast, DrafterReason, PartGain, StepShares};
@@ -14,6 +14,28 @@ pub struct Table {
     pub titles: Vec<&'static str>,
     /// Cells, as many in each row as there are columns.
     pub rows: Vec<Vec<String>>,
+}
+
+/// The parts of memory with their bytes and shares of the whole, what is free last.
+pub fn memory(memory: &PlannedMemory) -> Table {
+    let all = memory.budget_bytes.unwrap_or(memory.used_bytes()).max(1);
+    let row = |part: MemoryPart| {
+        let share = format!("{:.1} %", part.bytes as f64 / all as f64 * 100.0);
+        vec![part.words, size(part.bytes), share]
+    };
+    let parts = memory_parts(memory).into_iter().filter(|part| part.bytes > 0);
+    Table { titles: vec!["part", "takes", "share"], rows: parts.map(row).collect() }
+}
+
+/// The best division of memory for every substitute.
+pub fn divisions(memory: &PlannedMemory) -> Table {
+    let row = |division: &Division| {
+        let Division { substitute_bits, resident_bytes, substitute_bytes, tpot_us } = division;
+        let bits = substitute_bits.map_or("none".to_owned(), |bits| format!("{bits} bits"));
+        vec![bits, size(*resident_bytes), size(*substitute_bytes), format!("{tpot_us:.0}")]
+    };
+    let titles = vec!["substitute", "weights in memory", "substitute takes", "us/token"];
+    Table { titles, rows: memory.divisions.iter().map(row).collect() }
 }
 
 /// Titles of [`priced_cells`].
