@@ -42,11 +42,16 @@ pub(super) const TRACE_WIDTH: usize = 8;
 const STREAMED_TRACE: (usize, usize) = (15, 4);
 /// Prompts that answers are shortened for: as few as these tell drafters apart.
 const FEWEST_PROMPTS: u32 = 24;
-/// The part of the time for acceptance that requests are recorded in, where trees are recorded along them: a plain forward a token
-/// costs a fraction of a tree, and what replays drafters without a model should be of many prompts.
-const REQUESTS_PART: u32 = 3;
+/// The part of the time for greedy acceptance that requests are recorded in, where trees are recorded along them: what replays drafters
+/// without a model should be of many prompts, with answers long enough to repeat themselves.
+const REQUESTS_PART: u32 = 2;
+/// Steps of drafters that run a model that are recorded along greedy answers, of all these drafters together: more make a profile larger and
+/// predictions hardly surer, for prompts differ more than places.
+const MOST_STEPS: usize = 640;
+/// The share of acceptance in the time for latencies and acceptance: sampling prompts is what predictions are least sure of.
+const ACCEPTANCE_SHARE: f64 = 0.625;
 /// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
-const LIVE_PART: u32 = 8;
+const LIVE_PART: u32 = 5;
 /// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
 pub(super) const WIDEST_DRAFT: usize = 16;
 /// Host stages around the verify forward, measured at every width.
@@ -80,8 +85,8 @@ pub struct ProfileOptions {
     /// Most tokens recorded per prompt: the longer answers are, the more of them repeats what was said. Half as many where few prompts could be
     /// recorded otherwise.
     pub tokens: usize,
-    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and half of the rest for
-    /// latencies.
+    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and of the rest five eighths for acceptance
+    /// and at most half for latencies.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
@@ -235,7 +240,7 @@ pub fn profile(
     let rest = options.budget - for_tunings - for_predictors;
     let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
-    let warm = WarmTime::share(rest / 2 - for_live, &options.temperatures)?;
+    let warm = WarmTime::share(rest.mul_f64(ACCEPTANCE_SHARE) - for_live, &options.temperatures)?;
     // Beside a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
     let head_sizes = if streams { &[][..] } else { &options.head_sizes };
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), head_sizes);
@@ -254,6 +259,7 @@ pub fn profile(
         fewest_prompts: FEWEST_PROMPTS,
         temperature: 0.0,
         budget: time.along_answers,
+        most_steps: time.most_steps,
         answered_with: answering.as_ref(),
         tunings: &tunings,
         prompts: &prompts,
@@ -436,13 +442,15 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Time of each recording.
+/// Time of each recording, and steps.
 #[derive(Clone, Copy, Debug)]
 struct RecordingTime {
     /// Of the requests, decoded plainly.
     requests: Duration,
     /// Of a drafter along known answers.
     along_answers: Duration,
+    /// Steps of each.
+    most_steps: usize,
 }
 
 impl RecordingTime {
@@ -457,7 +465,12 @@ impl RecordingTime {
         let models = count(recorded_models(drafters).len());
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
         let requests = if models == 0 { budget } else { budget / REQUESTS_PART };
-        Self { requests, along_answers: (budget - requests) / (models + heads).max(1) }
+        let recorded = (models + heads).max(1);
+        Self {
+            requests,
+            along_answers: (budget - requests) / recorded,
+            most_steps: MOST_STEPS.div_ceil(recorded as usize),
+        }
     }
 }
 

@@ -24,8 +24,8 @@ use crate::{
 
 use super::trace::TraceOptions;
 
-/// Places of an answer that are recorded, at most.
-const PLACES: usize = 16;
+/// Places of an answer that are recorded, at most. Reading an answer to there takes about as long as they do.
+const PLACES: usize = 8;
 
 /// Temperature of the values by which recorded trees of a substitute grow along greedy answers. Sharper ones follow from it as far as the trees
 /// reach, softer ones do not.
@@ -61,7 +61,7 @@ struct Drafting {
     tree: TokenTree,
 }
 
-/// Records the widest trees of a model drafter along `answers`, in order, until the time is over; a part of the first in any case.
+/// Records the widest trees of a model drafter along `answers`, in order, until the time is over or there are enough steps; a part of the first in any case.
 ///
 /// # Panics
 /// If the drafter runs no model.
@@ -83,16 +83,17 @@ pub(super) fn redraft(
     let session = options.session(loaded, context, &shape, Some(kind))?;
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
     let mut drafting = Drafting { session, drafter, tree: TokenTree::with_capacity(shape.tree_nodes()) };
-    let (mut prompts, mut features) = (Vec::new(), Vec::new());
+    let (mut prompts, mut features, mut recorded) = (Vec::new(), Vec::new(), 0);
     let start = Instant::now();
     for (i, answer) in answers.iter().enumerate() {
-        if i > 0 && start.elapsed() > options.budget {
+        if i > 0 && (start.elapsed() > options.budget || recorded >= options.most_steps) {
             break;
         }
         let is_over = || start.elapsed() > options.budget;
         let parts = answer.output.len().div_ceil(PLACES).max(1);
         let first = i % parts * PLACES;
         let (steps, seen) = drafting.answer(answer, first, loaded.end_ids(), shape.depth, is_over)?;
+        recorded += steps.len();
         prompts.push(PromptTrace { kind: answer.kind.clone(), steps });
         features.push(seen);
         progress(i + 1, answers.len());

@@ -28,6 +28,8 @@ pub(super) struct TraceOptions<'a> {
     /// No prompt but the first is begun after this time, and no token but the first of an answer. The first is read in twice the time, or
     /// not at all.
     pub(super) budget: Duration,
+    /// No answer is drafted along that begins behind so many recorded steps of a drafter.
+    pub(super) most_steps: usize,
     /// What drafts while prompts are answered, if something does: the tokens are those of plain decoding, and come sooner where weights are
     /// streamed.
     pub(super) answered_with: Option<&'a DrafterKind>,

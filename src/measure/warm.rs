@@ -23,9 +23,11 @@ pub(super) const TEMPERATURES: [f32; 2] = [0.6, 1.0];
 /// The least budget in which they are recorded: with less, too few requests of each are recorded to plan from.
 pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(45);
 /// The share of greedy requests, beside one part for every other temperature: they are asked most, and train depth predictors.
-const GREEDY_PARTS: u32 = 3;
+const GREEDY_PARTS: u32 = 4;
 /// The part of a temperature's time that its requests are recorded in; drafters have the rest.
 const REQUESTS_PART: u32 = 3;
+/// Steps of drafters that run a model at one temperature, of all of them together.
+const MOST_STEPS: usize = 160;
 /// The part of a greedy answer's tokens that other answers have, so that as many prompts are recorded in less time.
 const TOKENS_PART: usize = 2;
 
@@ -71,7 +73,8 @@ pub(super) fn record_warm(
     let of_requests =
         TraceOptions { budget: for_requests, tokens: warm_tokens(options), fewest_prompts: 0, ..*options };
     let (requests, _) = record_requests(loaded, &of_requests, &mut progress)?;
-    let of_drafters = TraceOptions { budget: for_each, ..*options };
+    let most_steps = MOST_STEPS.div_ceil(models.len().max(1));
+    let of_drafters = TraceOptions { budget: for_each, most_steps, ..*options };
     let traces = models.into_iter().map(|(name, kind)| {
         redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress).map(|redrafted| redrafted.trace)
     });
@@ -91,9 +94,9 @@ mod tests {
     #[test]
     fn greedy_requests_get_the_most_and_nothing_is_left() {
         let budget = Duration::from_secs(90);
-        for (temperatures, greedy, each) in [(&[][..], 90, 30), (&[0.6, 1.0], 54, 18)] {
+        for (temperatures, greedy, each) in [(&[][..], 90_000, 22_500), (&[0.6, 1.0], 60_000, 15_000)] {
             let time = WarmTime::share(budget, temperatures).unwrap();
-            let [greedy, each] = [greedy, each].map(Duration::from_secs);
+            let [greedy, each] = [greedy, each].map(Duration::from_millis);
             assert_eq!(time, WarmTime { greedy, each });
             assert_eq!(time.greedy + temperatures.len() as u32 * time.each, budget);
         }
