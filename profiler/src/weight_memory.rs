@@ -55,7 +55,7 @@ impl WeightMemory {
     /// The split that was in force when the profile was measured.
     ///
     /// # Panics
-    /// If it is not [valid](Self::fault).
+    /// If it is not valid.
     pub fn measured_split(&self) -> &Split {
         &self.splits[self.measured as usize]
     }
