@@ -531,6 +531,22 @@ mod tests {
     use crate::plan::LayerSkipSettings;
 
     #[test]
+    fn time_and_steps_are_shared_among_what_is_recorded() {
+        let drafter = |name: &str, skipped: u32| {
+            let kind: DrafterKind = LayerSkipSettings { skipped: vec![skipped], head_tokens: None }.into();
+            (DrafterName::new(name).unwrap(), kind)
+        };
+        let minute = Duration::from_secs(60);
+        let of = |drafters: &[_]| {
+            let time = RecordingTime::share(minute, drafters, 50_000, &[8192, 16_384]);
+            (time.requests.as_secs(), time.along_answers.as_secs(), time.most_steps)
+        };
+        // Each with its own head and two trimmed ones.
+        assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (30, 5, MOST_STEPS.div_ceil(6)));
+        assert_eq!(of(&[]), (60, 0, MOST_STEPS));
+    }
+
+    #[test]
     fn drafters_that_run_a_model_come_last_and_each_by_itself() {
         let drafter = |name: &str, skipped: u32| {
             let kind: DrafterKind = LayerSkipSettings { skipped: vec![skipped], head_tokens: None }.into();
