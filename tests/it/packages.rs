@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path, process::Command};
 
-/// Bytes of a package before it is compressed.
-const MOST_BYTES: u64 = 5_000_000;
+/// Bytes of a package before it is compressed, to about a quarter: a registry takes 10 MB.
+const MOST_BYTES: u64 = 6_000_000;
 
 /// The files of a package, by cargo.
 fn files(folder: &Path) -> Vec<String> {
