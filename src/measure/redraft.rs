@@ -10,7 +10,7 @@
 //!
 //! Beside every step stays in memory what a depth network would have seen before it: too much for a profile to keep.
 
-use std::time::Instant;
+use std::{ops::RangeInclusive, time::Instant};
 
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
@@ -24,8 +24,9 @@ use crate::{
 
 use super::trace::TraceOptions;
 
-/// Places of an answer that are recorded, at most. Reading an answer to there takes about as long as they do.
-const PLACES: usize = 8;
+/// Places of an answer that are recorded: the most where answers are few, the fewest where there are steps enough without. Reading an answer
+/// to there takes about as long as the fewest do.
+const PLACES: RangeInclusive<usize> = 8..=16;
 
 /// Temperature of the values by which recorded trees of a substitute grow along greedy answers. Sharper ones follow from it as far as the trees
 /// reach, softer ones do not.
@@ -84,15 +85,17 @@ pub(super) fn redraft(
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
     let mut drafting = Drafting { session, drafter, tree: TokenTree::with_capacity(shape.tree_nodes()) };
     let (mut prompts, mut features, mut recorded) = (Vec::new(), Vec::new(), 0);
+    let places = (options.most_steps / answers.len().max(1)).clamp(*PLACES.start(), *PLACES.end());
     let start = Instant::now();
     for (i, answer) in answers.iter().enumerate() {
         if i > 0 && (start.elapsed() > options.budget || recorded >= options.most_steps) {
             break;
         }
         let is_over = || start.elapsed() > options.budget;
-        let parts = answer.output.len().div_ceil(PLACES).max(1);
-        let first = i % parts * PLACES;
-        let (steps, seen) = drafting.answer(answer, first, loaded.end_ids(), shape.depth, is_over)?;
+        let parts = answer.output.len().div_ceil(places).max(1);
+        let first = i % parts * places;
+        let (steps, seen) =
+            drafting.answer(answer, (first, places), loaded.end_ids(), shape.depth, is_over)?;
         recorded += steps.len();
         prompts.push(PromptTrace { kind: answer.kind.clone(), steps });
         features.push(seen);
@@ -116,11 +119,11 @@ pub(super) fn redraft(
 type RecordedAnswer = (Vec<StepTrace>, Vec<Vec<f32>>);
 
 impl Drafting {
-    /// Steps of one answer, behind its token number `first` and those that follow, as far as it tells how they end.
+    /// Steps of one answer at so many `places`, behind its token number `first` and those that follow, as far as it tells how they end.
     fn answer(
         &mut self,
         TokenTrace { kind: _, temperature: _, prompt, output }: &TokenTrace,
-        first: usize,
+        (first, places): (usize, usize),
         ends: &[u32],
         depth: usize,
         is_over: impl Fn() -> bool,
@@ -130,7 +133,7 @@ impl Drafting {
         // Tokens known to the step: all but the last of them are committed.
         let mut len = prompt.len() + first + 1;
         self.session.restart(&text[..len - 1])?;
-        while steps.len() < PLACES && len < text.len() && len + depth <= self.session.context() {
+        while steps.len() < places && len < text.len() && len + depth <= self.session.context() {
             if is_over() && !steps.is_empty() {
                 break;
             }
