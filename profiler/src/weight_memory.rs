@@ -1,6 +1,10 @@
 //! What a model whose weights are streamed takes in memory, however many of its matrices stay there.
 use serde::{Deserialize, Serialize};
 
+/// A size that no memory has, small enough that sizes can be added up; and of a token, that they can be for any context.
+const NO_SIZE: u64 = 1 << 58;
+const NO_SLOT: u64 = NO_SIZE >> 32;
+
 /// The memory of a model some of whose weights are read for every forward. All of it follows from sizes; nothing was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightMemory {
@@ -67,7 +71,8 @@ impl WeightMemory {
 
     /// What is wrong: what it is about, what was expected, what was found.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str, String)> {
-        let Self { fixed_bytes, splits, measured, whole_bytes, model_context, .. } = self;
+        let Self { fixed_bytes, splits, measured, whole_bytes, slot_bytes, session_bytes, model_context } =
+            self;
         let what = "memory of weights";
         if !splits.is_sorted_by(|a, b| a.resident_bytes < b.resident_bytes) {
             return Some((what, "splits with more and more in memory", format!("{splits:?}")));
@@ -82,16 +87,24 @@ impl WeightMemory {
         let total = in_force.resident_bytes.checked_add(in_force.streamed_bytes);
         let is_whole = |split: &Split| {
             split.resident_bytes.checked_add(split.streamed_bytes) == total
-                && total.is_some_and(|total| total < u64::MAX / 4 && split.staging_bytes < u64::MAX / 4)
+                && total.is_some_and(|total| total < NO_SIZE && split.staging_bytes < NO_SIZE)
                 && split.resident_bytes >= *fixed_bytes
                 && split.budget_bytes >= split.resident_bytes + split.staging_bytes
                 && split.substitutes.is_sorted_by(|a, b| a.bits < b.bits)
+                && split.substitutes.iter().all(|substitute| substitute.bytes < NO_SIZE)
         };
         if let Some(split) = splits.iter().find(|split| !is_whole(split)) {
             return Some((what, "splits of the same weights", format!("{split:?}")));
         }
         if *whole_bytes > in_force.resident_bytes - fixed_bytes {
             return Some((what, "whole groups among what is in memory", whole_bytes.to_string()));
+        }
+        if *session_bytes >= NO_SIZE || *slot_bytes >= NO_SLOT {
+            return Some((
+                what,
+                "sizes of a session",
+                format!("{session_bytes} bytes, {slot_bytes} a token"),
+            ));
         }
         (*model_context == 0).then(|| (what, "a context of 1 or more", model_context.to_string()))
     }

@@ -185,14 +185,17 @@ fn memory_of_weights_is_what_its_splits_say_and_contradictions_are_refused() {
     assert_eq!((whole.measured_split().streamed_bytes, whole.session_bytes(10)), (40, 37));
     let split = whole.measured_split();
     assert_eq!((split.substitute_bytes(4), split.substitute_bytes(3)), (Some(20), None));
-    let breaks: [Break<WeightMemory>; 8] = [
+    let breaks: [Break<WeightMemory>; 11] = [
         ("more and more in memory", |m| m.splits.swap(0, 1)),
         ("a split that was measured", |m| m.measured = 3),
         ("of the same weights", |m| m.splits[2].streamed_bytes = 1),
         ("of the same weights", |m| m.splits[0].budget_bytes = 49),
         ("of the same weights", |m| m.splits[0].staging_bytes = u64::MAX / 2),
         ("of the same weights", |m| m.fixed_bytes = 21),
+        ("of the same weights", |m| m.splits[1].substitutes[1].bytes = u64::MAX / 2),
         ("whole groups", |m| m.whole_bytes = 41),
+        ("sizes of a session", |m| m.session_bytes = u64::MAX),
+        ("sizes of a session", |m| m.slot_bytes = u64::from(u32::MAX)),
         ("context", |m| m.model_context = 0),
     ];
     for (part, change) in breaks {
