@@ -164,7 +164,7 @@ typedef struct YggLinear {
     u32 function; // YggFunction, of a gated pair
     YggProjection projection;
     const float* bias; // [N], in the order of packed outputs; or null
-    float* parts; // of wide products: [blocks][YGG_SPLIT_K / 2][YGG_WIDE_TILES][row tiles][32 lanes][4]
+    float* parts; // of wide products that are joined, else null: [blocks][YGG_SPLIT_K / 2][YGG_WIDE_TILES][row tiles][32 lanes][4]
 } YggLinear;
 
 typedef struct YggNormRows {
@@ -237,6 +237,7 @@ typedef struct YggAttention {
     float scale;
     float softcap; // 0: none
     u32 window; // places that a row sees, its own the last of them
+    u32 spread; // blocks that share the partitions of prefixes; those behind them share the rows
     YggRope rope;
     YggKv kv;
     float* partial;    // [W * H][partitions][D], with D as a multiple of 4

@@ -4,14 +4,14 @@
 // the i-th of these. What a row gets depends on that sequence alone: it is cut by logical position, into partitions of YGG_PARTITION, whose
 // numbers are made in an order that does not know of widths or of other rows. A partition that lies in the prefix is fetched once for all
 // query vectors of a block, up to YGG_QUERY_TILE of one key/value head; blocks take such partitions in turn, so that their number follows
-// the context and not the longest one. Partitions in which a row's ancestors lie are the row's own, and so is the block that takes them:
-// its slots are gathered, and then all is the same. Keys and values go to shared memory by 16-byte copies, all of them begun before the
+// the context and not the longest one. Partitions in which a row's ancestors lie are the row's own, and other blocks take these, a few rows each:
+// their slots are gathered, and then all is the same. Keys and values go to shared memory by 16-byte copies, all of them begun before the
 // first is waited for. Halves are multiplied by tensor cores, whatever the number of query vectors: queries and weights are each two halves,
 // whose sum is off by 2^-22 of a number. A row of a product of tensor cores does not depend on the others, and neither does a column. A partition leaves its largest score, its sum of weights and its weighted values; a last kernel joins them in order.
 // Lengths are read from device memory: the launch is the same for every length.
 #pragma once
 
-#include "common.cuh"
+#include "rows.cuh"
 
 namespace ygg {
 
@@ -42,9 +42,6 @@ YGG_DEVICE u32 two_halves(float x) {
     return near | static_cast<u32>(float_to_half(add_rn(x, -half_to_float(near)))) << 16;
 }
 
-// Rows that the query vectors of a block may be of.
-YGG_DEVICE u32 rows_of_block(const YggAttention& p, u32 group) { return smaller(p.queries.rows, (QUERIES + group - 2) / group + 1); }
-
 // A block of attention over heads of at most WIDEST elements.
 template <class Element, u32 WIDEST> struct AttentionBlock {
     using Bits = typename Element::Bits;
@@ -73,15 +70,69 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
     float* const dots;   // [PARTS][QUERIES][PARTITION]; weights lie where the first part was. Of halves [QUERIES][DOTS], weights as two halves
     Bits* const keys;    // [PARTITION][stride]; then what spans join
     Bits* const values;  // [PARTITION][stride]
-    const u32* const prefixes; // of every vector
-    const u32* const lengths;
+    u32* const prefixes; // of every vector that is asked for
+    u32* const lengths;
 
     YGG_DEVICE u32 first_seen_by(u32 q) const { return first_seen(p, lengths[q]); }
     // Whether the vector's row sees something of a partition that lies in its prefix.
     YGG_DEVICE bool takes(u32 q, u32 begin) const { return prefixes[q] >= begin + PARTITION && first_seen_by(q) < begin + PARTITION; }
 
+    YGG_DEVICE void keep_query(u32 q, u32 d, float x) const {
+        if constexpr (IS_HALF) {
+            const u32 both = two_halves(x);
+            queries[q * stride + d] = static_cast<Bits>(both);
+            queries[(QUERIES + q) * stride + d] = static_cast<Bits>(both >> 16);
+        } else {
+            queries[q * wide + d] = x;
+        }
+    }
+
+    // Brings vectors `from` to `end` and the lengths of their rows to shared memory. All loads are begun before the first is waited for.
+    YGG_DEVICE void ask(u32 from, u32 end) const {
+        auto query_of = [&](u32 q) {
+            const u32 vector = first_vector + q;
+            return row_of(p.queries, vector / group) + static_cast<u64>(kv_head * group + vector % group) * head_dim;
+        };
+        // Four elements of so many vectors a thread.
+        constexpr u32 FOURS = WIDEST / 4, EACH = QUERIES * FOURS / YGG_ATTENTION_THREADS;
+        const u32 d = threadIdx.x % FOURS * 4;
+        Quad fours[EACH];
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            const u32 q = from + threadIdx.x / FOURS + i * (YGG_ATTENTION_THREADS / FOURS);
+            if (q < end) fours[i] = quad_of(query_of(q), index(d), head_dim);
+        }
+        if (threadIdx.x >= from && threadIdx.x < end) {
+            const u32 w = (first_vector + threadIdx.x) / group, prefix = p.prefix[w], tail = p.tail_len[index(w)];
+            prefixes[threadIdx.x] = prefix;
+            lengths[threadIdx.x] = prefix + tail;
+        }
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            const u32 q = from + threadIdx.x / FOURS + i * (YGG_ATTENTION_THREADS / FOURS);
+            if (q >= end) continue;
+            const u32 position = p.rope.cosines == nullptr ? 0 : p.positions[(first_vector + q) / group];
+#pragma unroll
+            for (u32 e = 0; e < 4; ++e) {
+                if (d + e >= wide) continue;
+                // Elements that turn have partners elsewhere.
+                const bool is_turned = p.rope.cosines != nullptr && d + e < head_dim;
+                keep_query(q, d + e, is_turned ? turned(query_of(q), d + e, position, p.rope) : fours[i].of[e]);
+            }
+        }
+        barrier();
+    }
+
+    // Slots of the places of which a thread copies a chunk, all asked for before the first is waited for.
+    static constexpr u32 PLACES = PARTITION * MOST_CHUNKS / YGG_ATTENTION_THREADS;
+    YGG_DEVICE static u32 place_of(u32 i) { return threadIdx.x / MOST_CHUNKS + i * (YGG_ATTENTION_THREADS / MOST_CHUNKS); }
+    template <class SlotOf> YGG_DEVICE static void find_slots(u32 (&slots)[PLACES], u32 count, SlotOf slot_of) {
+#pragma unroll
+        for (u32 i = 0; i < PLACES; ++i) slots[i] = place_of(i) < count ? slot_of(index(place_of(i))) : 0;
+    }
+
     // Begins to copy a partition's keys or values. Places behind the last become zeros.
-    template <class SlotOf> YGG_DEVICE void fetch(Bits* to, const void* cache, u32 count, SlotOf slot_of) const {
+    template <class SlotOf> YGG_DEVICE void fetch(Bits* to, const void* cache, u32 count, const u32 (&slots)[PLACES], SlotOf slot_of) const {
         const Bits* plane = static_cast<const Bits*>(cache) + static_cast<u64>(kv_head) * p.kv.slots * head_dim;
         if (head_dim % CHUNK != 0) {
             // Slots are no whole chunks: an odd head of a small model.
@@ -93,25 +144,25 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
             return;
         }
         const u32 chunk = threadIdx.x % MOST_CHUNKS;
+        if (chunk >= chunks) return;
         const bool is_of_head = chunk * CHUNK < head_dim;
 #pragma unroll
-        for (u32 i = 0; i < PARTITION * MOST_CHUNKS / YGG_ATTENTION_THREADS; ++i) {
-            const u32 place = threadIdx.x / MOST_CHUNKS + i * (YGG_ATTENTION_THREADS / MOST_CHUNKS);
-            if (chunk >= chunks) continue;
-            const u32 slot = place < count ? slot_of(index(place)) : 0;
-            copy_async(to + place * stride + chunk * CHUNK, plane + static_cast<u64>(slot) * head_dim + (is_of_head ? chunk * CHUNK : 0), is_of_head && place < count);
-        }
+        for (u32 i = 0; i < PLACES; ++i)
+            copy_async(to + place_of(i) * stride + chunk * CHUNK, plane + static_cast<u64>(slots[i]) * head_dim + (is_of_head ? chunk * CHUNK : 0), is_of_head && place_of(i) < count);
     }
 
     // Two neighbours in shared memory.
     YGG_DEVICE static u32 pair_at(const Bits* from) { return *reinterpret_cast<const u32*>(from); }
 
-    // Products of vectors `from` to `end`, and of others of their tiles, with the 16 keys of the warp.
+    // Products of vectors `from` to `end`, and of others of their tiles, with the 16 keys of the warp: those of both halves of a query are added
+    // apart, so that half as many multiplications wait for each other.
     YGG_DEVICE void multiply_halves(u32 from, u32 end) const {
         const u32 row = lane() / 4, column = lane() % 4 * 2;
         const Bits* key = keys + (warp() * 16 + row) * stride + column;
-        float sums[QUERIES / 8][4] = {};
-        for (u32 d = 0; d < wide; d += 16) {
+        float sums[QUERIES / 8][2][4] = {};
+#pragma unroll
+        for (u32 d = 0; d < WIDEST; d += 16) {
+            if (d >= wide) continue;
             const u32 a[4] = {pair_at(key + index(d)), pair_at(key + 8 * stride + d), pair_at(key + d + 8), pair_at(key + 8 * stride + d + 8)};
 #pragma unroll
             for (u32 n = 0; n < QUERIES / 8; ++n) {
@@ -119,14 +170,14 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
 #pragma unroll
                 for (u32 half = 0; half < 2; ++half) {
                     const Bits* query = queries + (half * QUERIES + n * 8 + row) * stride + index(d) + column;
-                    mma_f16(sums[n], a, pair_at(query), pair_at(query + 8));
+                    mma_f16(sums[n][half], a, pair_at(query), pair_at(query + 8));
                 }
             }
         }
 #pragma unroll
         for (u32 n = 0; n < QUERIES / 8; ++n)
 #pragma unroll
-            for (u32 e = 0; e < 4; ++e) dots[(n * 8 + column + e % 2) * DOTS + warp() * 16 + row + index(e) / 2 * 8] = sums[n][e];
+            for (u32 e = 0; e < 4; ++e) dots[(n * 8 + column + e % 2) * DOTS + warp() * 16 + row + index(e) / 2 * 8] = add_rn(sums[n][0][e], sums[n][1][e]);
     }
 
     // Weighted values of all vectors, in the warp's elements of 16 that lie together. `leaves(q)` says whether and `at(q)` where.
@@ -269,47 +320,88 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         }
     }
 
-    // A partition's part of the results of vectors `from` to `end`, of those for which `is_left(q)`.
-    template <class SlotOf, class IsLeft>
-    YGG_DEVICE void take(u32 partition, u32 count, u32 from, u32 end, SlotOf slot_of, IsLeft is_left) const {
-        fetch(keys, p.kv.keys, count, slot_of);
-        commit_copies();
-        if (IS_TOGETHER) {
-            fetch(values, p.kv.values, count, slot_of);
-            commit_copies();
-            wait_for_copies<1>();
-        } else {
-            wait_for_copies<0>();
+    // What a block does at once: a partition of the prefix, or of a row's own places, and the vectors that see it. No vectors: nothing is left.
+    struct Work {
+        u32 partition, row, from, end, count;
+    };
+
+    // The first partition of the prefix from `partition` on, `by` further each, that a row takes.
+    YGG_DEVICE Work in_prefix(u32 partition, u32 by, u32 longest) const {
+        for (; partition < longest / PARTITION; partition += by)
+            for (u32 q = 0; q < here; ++q)
+                if (takes(q, partition * PARTITION)) return {partition, 0, 0, here, PARTITION};
+        return {};
+    }
+
+    // The first partition from `partition` on of places that row `row` sees beyond whole ones of its prefix; then those of the rows behind it.
+    YGG_DEVICE Work of_rows(u32 row, u32 partition, u32 rows) const {
+        for (; row < rows; ++row, partition = 0) {
+            const u32 from = row * group > first_vector ? row * group - first_vector : 0, end = smaller(here, (row + 1) * group - first_vector);
+            const u32 prefix = prefixes[from] / PARTITION, seen = first_seen_by(from) / PARTITION, length = lengths[from];
+            partition = partition > prefix ? partition : prefix;
+            partition = partition > seen ? partition : seen;
+            if (partition * PARTITION < length) return {partition, row, from, end, smaller(PARTITION, length - partition * PARTITION)};
         }
-        barrier();
-        const bool is_one = end - from == 1;
-        if constexpr (IS_HALF)
-            multiply_halves(from, end);
-        else if (is_one)
-            multiply<1>(from, end);
-        else
-            for (u32 q = from; q < end; q += 4) multiply<4>(q, end);
-        if (IS_TOGETHER) wait_for_copies<0>();
-        barrier();
-        if (!IS_TOGETHER) {
-            fetch(values, p.kv.values, count, slot_of);
-            commit_copies();
-        }
+        return {};
+    }
+
+    // Does all work from `work` on: its part of the results. What is to be copied for the next is begun as soon as there is room for it.
+    template <bool IS_OWN, class Following> YGG_DEVICE void run(Work work, Following following) const {
+        constexpr bool IS_EARLY = IS_HALF && IS_TOGETHER;
+        auto slot_of = [&](const Work& of, u32 place) {
+            const u32 position = of.partition * PARTITION + place, prefix = IS_OWN ? prefixes[of.from] : 0;
+            return !IS_OWN || position < prefix ? position : p.tails[static_cast<u64>(of.row) * p.tail_capacity + index(position) - prefix];
+        };
+        auto is_left = [&](u32 q) { return IS_OWN || takes(q, work.partition * PARTITION); };
         auto at = [&](u32 q) {
             const u32 vector = first_vector + q;
-            return (static_cast<u64>(vector / group) * p.heads + kv_head * group + vector % group) * p.partitions + partition;
+            return (static_cast<u64>(vector / group) * p.heads + kv_head * group + vector % group) * p.partitions + work.partition;
         };
-        for (u32 q = from + warp(); q < end; q += WARPS) weigh(q, partition * PARTITION, count, at(q), is_left(q));
-        if (!IS_TOGETHER) wait_for_copies<0>();
-        barrier();
-        if constexpr (IS_HALF)
-            add_halves([&](u32 q) { return q >= from && q < end && is_left(q); }, at);
-        else if (is_one)
-            add_values<1>(from, [&](u32) { return is_left(from); }, [&](u32) { return at(from); });
-        else
-            for (u32 q = from; q < end; q += 4)
-                add_values<4>(q, [&](u32 n) { return q + n < end && is_left(q + n); }, [&](u32 n) { return at(q + n); });
-        barrier();
+        u32 slots[PLACES];
+        auto find = [&](const Work& of) { find_slots(slots, of.count, [&](u32 place) { return slot_of(of, place); }); };
+        auto copy = [&](Bits* to, const void* cache, const Work& of) {
+            if (of.end > 0) fetch(to, cache, of.count, slots, [&](u32 place) { return slot_of(of, place); });
+            commit_copies();
+        };
+        find(work);
+        copy(keys, p.kv.keys, work);
+        if (IS_TOGETHER) copy(values, p.kv.values, work);
+        while (work.end > 0) {
+            const u32 from = work.from, end = work.end;
+            const Work next = following(work);
+            wait_for_copies<IS_TOGETHER ? 1 : 0>();
+            barrier();
+            const bool is_one = end - from == 1;
+            if constexpr (IS_HALF)
+                multiply_halves(from, end);
+            else if (is_one)
+                multiply<1>(from, end);
+            else
+                for (u32 q = from; q < end; q += 4) multiply<4>(q, end);
+            barrier();
+            if (!IS_TOGETHER) copy(values, p.kv.values, work);
+            if (IS_EARLY) {
+                find(next);
+                copy(keys, p.kv.keys, next);
+            }
+            for (u32 q = from + warp(); q < end; q += WARPS) weigh(q, work.partition * PARTITION, work.count, at(q), is_left(q));
+            wait_for_copies<IS_EARLY ? 1 : 0>();
+            barrier();
+            if constexpr (IS_HALF)
+                add_halves([&](u32 q) { return q >= from && q < end && is_left(q); }, at);
+            else if (is_one)
+                add_values<1>(from, [&](u32) { return is_left(from); }, [&](u32) { return at(from); });
+            else
+                for (u32 q = from; q < end; q += 4)
+                    add_values<4>(q, [&](u32 n) { return q + n < end && is_left(q + n); }, [&](u32 n) { return at(q + n); });
+            barrier();
+            if (!IS_EARLY) {
+                find(next);
+                copy(keys, p.kv.keys, next);
+            }
+            if (IS_TOGETHER) copy(values, p.kv.values, next);
+            work = next;
+        }
     }
 };
 
@@ -333,52 +425,21 @@ template <class Element, u32 WIDEST> YGG_DEVICE void attention(const YggAttentio
     Bits* values = Block::IS_TOGETHER ? keys + PARTITION * stride : keys;
     const Block block{p, kv_head, head_dim, group, first_vector, here, chunks, wide, stride, queries, dots, keys, values, prefixes, lengths};
 
-    if (threadIdx.x < here) {
-        const u32 w = (first_vector + threadIdx.x) / group;
-        prefixes[threadIdx.x] = p.prefix[w];
-        lengths[threadIdx.x] = p.prefix[w] + p.tail_len[index(w)];
-    }
-    for (u32 q = 0; q < here; ++q) {
-        const u32 vector = first_vector + q, w = vector / group;
-        const float* query = row_of(p.queries, w) + static_cast<u64>(kv_head * group + vector % group) * head_dim;
-        for (u32 d = threadIdx.x; d < wide; d += blockDim.x) {
-            const float x = d < head_dim ? turned(query, d, p.positions[index(w)], p.rope) : 0.0f;
-            if constexpr (IS_HALF) {
-                const u32 both = two_halves(x);
-                queries[q * stride + d] = static_cast<Bits>(both);
-                queries[(QUERIES + q) * stride + d] = static_cast<Bits>(both >> 16);
-            } else {
-                queries[q * wide + d] = x;
-            }
-        }
-    }
-    barrier();
-
-    const u32 own = rows_of_block(p, group), spread = gridDim.x - own;
-    if (blockIdx.x < spread) {
+    if (blockIdx.x < p.spread) {
+        block.ask(0, here);
         u32 longest = 0;
         for (u32 q = 0; q < here; ++q) longest = prefixes[q] > longest ? prefixes[q] : longest;
-        for (u32 partition = blockIdx.x; partition < longest / PARTITION; partition += spread) {
-            const u32 begin = partition * PARTITION;
-            bool is_taken = false;
-            for (u32 q = 0; q < here; ++q) is_taken = is_taken || block.takes(q, begin);
-            if (!is_taken) continue;
-            block.take(partition, PARTITION, 0, here, [&](u32 place) { return begin + index(place); }, [&](u32 q) { return block.takes(q, begin); });
-        }
+        block.template run<false>(block.in_prefix(blockIdx.x, p.spread, longest),
+                                  [&](const typename Block::Work& work) { return block.in_prefix(work.partition + p.spread, p.spread, longest); });
         return;
     }
-    const u32 w = first_vector / group + blockIdx.x - spread;
-    const u32 from = w * group > first_vector ? w * group - first_vector : 0;
-    const u32 end = smaller(here, (w + 1) * group - first_vector);
-    if (from >= end) return;
-    const u32 prefix = prefixes[from], length = lengths[from];
-    const u32* tail = p.tails + static_cast<u64>(w) * p.tail_capacity;
-    for (u32 partition = prefix / PARTITION; partition * PARTITION < length; ++partition) {
-        const u32 begin = partition * PARTITION;
-        if (block.first_seen_by(from) >= begin + PARTITION) continue;
-        auto slot_of = [&](u32 place) { return begin + place < prefix ? begin + place : tail[index(begin + place - prefix)]; };
-        block.take(partition, smaller(PARTITION, length - begin), from, end, slot_of, [](u32) { return true; });
-    }
+    // Rows of the block, of which it needs no other's vectors.
+    const u32 first_row = first_vector / group, of_tile = ceil_div(first_vector + here, group) - first_row;
+    const u32 each = ceil_div(of_tile, gridDim.x - p.spread), row = first_row + (blockIdx.x - p.spread) * each;
+    const u32 rows = smaller(row + each, first_row + of_tile);
+    if (row >= rows) return;
+    block.ask(row * group > first_vector ? row * group - first_vector : 0, smaller(here, rows * group - first_vector));
+    block.template run<true>(block.of_rows(row, 0, rows), [&](const typename Block::Work& work) { return block.of_rows(work.row, work.partition + 1, rows); });
 }
 
 // grid: key/value heads, rows
@@ -403,12 +464,12 @@ template <class Element> YGG_DEVICE void append(const YggAppend& p) {
 YGG_KERNEL(ygg_append_f16, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F16>(p); }
 YGG_KERNEL(ygg_append_f32, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F32>(p); }
 
-// grid: blocks that share the partitions of prefixes, then one for each row of a block; key/value heads; tiles of query vectors. Shared:
+// grid: blocks that share the partitions of prefixes, then those that share the rows of a tile; key/value heads; tiles of query vectors. Shared:
 // queries, products, keys and, where 512 bytes hold a slot's, values beside them.
 #define YGG_ATTENTIONS(name, Element, blocks) \
     YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 64>(p); } \
     YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 128>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 256>(p); }
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, 2) { ygg::attention<Element, 256>(p); }
 
 YGG_ATTENTIONS(f16, ygg::F16, 4)
 YGG_ATTENTIONS(f32, ygg::F32, 2)
@@ -426,22 +487,33 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     const u32 count = ceil_div(length, PARTITION) - unseen;
     const float* maxima = p.partial_max + first;
     const float* sums = p.partial_sum + first;
-    float largest = -infinity(), sum = 0.0f;
-    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) largest = larger(largest, load_number(maxima + index(i)));
-    largest = block_max(largest);
-    for (u32 i = threadIdx.x; i < count; i += YGG_ATTENTION_THREADS) sum = fma_rn(load_number(sums + index(i)), exp_fast(add_rn(load_number(maxima + i), -largest)), sum);
-    sum = block_sum(sum);
     const u32 threads = head_dim <= 64 ? 16 : head_dim <= 128 ? 32 : 64, groups = YGG_ATTENTION_THREADS / threads;
     const u32 group = threadIdx.x / threads, d = threadIdx.x % threads * 4;
-    float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (d < head_dim) {
-#pragma unroll 4
-        for (u32 i = group; i < count; i += groups) {
-            const float weight = exp_fast(add_rn(load_number(maxima + i), -largest));
-            const Words4 four = load_words(reinterpret_cast<const Words4*>(p.partial + (first + index(i)) * stride + d));
+    const float* values = p.partial + first * stride + d;
+    // Loads that need none of the weights are begun before these are made.
+    constexpr u32 EARLY = 4;
+    Words4 early[EARLY] = {};
 #pragma unroll
-            for (u32 e = 0; e < 4; ++e) total[e] = fma_rn(bits_to_float(word_of(four, e)), weight, total[e]);
-        }
+    for (u32 i = 0; i < EARLY; ++i)
+        if (d < head_dim && group + i * groups < count) early[i] = load_words(reinterpret_cast<const Words4*>(values + static_cast<u64>(group + i * groups) * stride));
+    // Every warp makes them for itself.
+    float largest = -infinity(), sum = 0.0f;
+    for (u32 i = lane(); i < count; i += WARP) largest = larger(largest, load_number(maxima + index(i)));
+    largest = warp_max(largest);
+    for (u32 i = lane(); i < count; i += WARP) sum = fma_rn(load_number(sums + index(i)), exp_fast(add_rn(load_number(maxima + i), -largest)), sum);
+    sum = warp_sum(sum);
+    float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    auto add = [&](u32 i, const Words4& four) {
+        const float weight = exp_fast(add_rn(load_number(maxima + i), -largest));
+#pragma unroll
+        for (u32 e = 0; e < 4; ++e) total[e] = fma_rn(bits_to_float(word_of(four, e)), weight, total[e]);
+    };
+    if (d < head_dim) {
+#pragma unroll
+        for (u32 i = 0; i < EARLY; ++i)
+            if (group + i * groups < count) add(group + i * groups, early[i]);
+#pragma unroll 4
+        for (u32 i = group + EARLY * groups; i < count; i += groups) add(i, load_words(reinterpret_cast<const Words4*>(values + static_cast<u64>(index(i)) * stride)));
     }
 #pragma unroll
     for (u32 e = 0; e < 4; ++e) parts[threadIdx.x * 4 + index(e)] = total[e];

@@ -43,18 +43,6 @@ YGG_DEVICE float block_sum(float x) {
     return total;
 }
 
-// The largest of a block, for every thread. Once in a kernel, as above.
-YGG_DEVICE float block_max(float x) {
-    YGG_SHARED(float[WARP], maxima);
-    x = warp_max(x);
-    if (lane() == 0) maxima[warp()] = x;
-    barrier();
-    const u32 warps = blockDim.x / WARP;
-    float largest = maxima[0];
-    for (u32 i = 1; i < warps; ++i) largest = larger(largest, maxima[index(i)]);
-    return largest;
-}
-
 YGG_DEVICE u32 word_of(const Words4& words, u32 i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }
 
 // exp(x) for x <= 0 or minus infinity, as attention takes it.

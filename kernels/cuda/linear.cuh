@@ -24,19 +24,31 @@ static_assert(YGG_LINEAR_THREADS == SPLIT_K * WARP, "a warp for each part of the
 constexpr u32 TILES_N = YGG_WIDE_TILES, PAIRS = SPLIT_K / 2, COLUMNS = TILES_N / 2, STAGES = YGG_WIDE_STAGES;
 static_assert(YGG_LINEAR_THREADS == 2 * COLUMNS * WARP, "two parts of the inputs side by side");
 
-// Weights of one tile of inputs: of `TILES` tiles of outputs behind each other, or of those of gate and up. What is not there stays as it is.
-template <class Format, u32 TILES, bool GATED>
-YGG_DEVICE void load_tiles(typename Format::Loaded (&to)[TILES], const YggLinear& p, u32 first_tile, u32 t) {
-    const u32 row_tiles = ceil_div(p.out.columns, YGG_TILE_N);
-    if (t >= p.tiles_k) return;
+// Where the weights of a tile of inputs are: of `TILES` tiles of outputs behind each other, or of those of gate and up. Those of tiles of inputs
+// behind it are further on.
+template <class Format, u32 TILES, bool GATED> struct WeightsAt {
+    typename Format::Source sources[TILES];
+    u32 t, outputs; // the tile of inputs, and how many of the tiles of outputs are there
+    const u32 tiles_k;
+
+    YGG_DEVICE WeightsAt(const YggLinear& p, u32 tile, u32 t) : t(t), tiles_k(p.tiles_k) {
+        const u32 row_tiles = ceil_div(p.out.columns, YGG_TILE_N);
+        outputs = tile >= row_tiles ? 0 : GATED ? 2 : row_tiles - tile;
 #pragma unroll
-    for (u32 m = 0; m < TILES; ++m) {
-        const u32 tile = GATED ? first_tile : first_tile + m;
-        if (tile >= row_tiles) continue;
-        const bool is_up = GATED && m == 1;
-        Format::load(to[m], is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales, index(static_cast<u64>(tile) * p.tiles_k + t));
+        for (u32 m = 0; m < TILES; ++m) {
+            const bool is_up = GATED && m == 1;
+            const u64 number = index(static_cast<u64>(GATED ? tile : tile + m) * tiles_k + t);
+            sources[m] = Format::source(is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales, number);
+        }
     }
-}
+    // Loads those of the tile `ahead` tiles behind. What is not there stays as it is.
+    YGG_DEVICE void load(typename Format::Loaded (&to)[TILES], u32 ahead) const {
+        if (t + ahead >= tiles_k) return;
+#pragma unroll
+        for (u32 m = 0; m < TILES; ++m)
+            if (m < outputs) Format::load(to[m], sources[m], ahead);
+    }
+};
 
 // Leaves an output of a product of queries, keys and values where attention and the cache want it. `product(row)` is the sum of an output
 // of the tile. Queries, keys and values have the bits that the rotation and the storage of rows of their own give them (`turned`, `append`).
@@ -73,70 +85,100 @@ template <class Product> YGG_DEVICE void leave_projection(const YggLinear& p, u3
         static_cast<float*>(kept)[at] = F32::write(x);
 }
 
-// Adds the products of 32 inputs: the first or the second half of loaded tiles with what `inputs_of` has of every tile of token rows. `then` is
-// run when nobody needs the loaded tiles: as soon as that is, where no others are on their way.
-template <class Format, u32 NT, u32 TILES, class Inputs, class Then>
-YGG_DEVICE void multiply_half(float (&sums)[TILES][NT][4], const typename Format::Loaded (&parts)[TILES], u32 half, Inputs inputs_of, Then then) {
-    constexpr u32 TOGETHER = Format::SCALED == 0 ? 1 : Format::SCALED;
-    constexpr bool IS_EARLY = NT > 1 && Format::ahead(NT) == 1;
-    // A product with these sums inputs.
-    const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
-    u32 a[TILES][2][4];
-    Scale scales[TILES][2 / TOGETHER][2];
+// What multiplies 32 inputs of one tile of outputs: fragments, and what makes weights of their sums.
+template <class Format> struct Multiplier {
+    // Fragments whose products are scaled together.
+    static constexpr u32 TOGETHER = Format::SCALED == 0 ? 1 : Format::SCALED, GROUPS = 2 / TOGETHER;
+    u32 a[2][4];
+    Scale scales[GROUPS][2];
+
+    YGG_DEVICE Multiplier(const typename Format::Loaded& from, u32 half) {
 #pragma unroll
-    for (u32 m = 0; m < TILES; ++m) {
+        for (u32 k = 0; k < 2; ++k) Format::fragment(a[k], from, index(2 * half + k) % 4);
 #pragma unroll
-        for (u32 k = 0; k < 2; ++k) Format::fragment(a[m][k], parts[m], index(2 * half + k) % 4);
+        for (u32 group = 0; group < GROUPS; ++group)
 #pragma unroll
-        for (u32 k = 0; k < 2; k += TOGETHER)
-#pragma unroll
-            for (u32 i = 0; i < 2; ++i) scales[m][k / TOGETHER][i] = Format::scale(parts[m], (2 * half + k) / TOGETHER, index(i) % 2);
+            for (u32 i = 0; i < 2; ++i) scales[group][i] = Format::scale(from, half * GROUPS + group, index(i) % 2);
     }
-    if (IS_EARLY) then();
-#pragma unroll
-    for (u32 n = 0; n < NT; ++n) {
-        const Words4 b = inputs_of(n);
-        auto add = [&](float (&to)[4], const u32 (&of)[4], u32 k, bool is_first) {
-            const u32 b0 = k == 0 ? b.x : b.z, b1 = k == 0 ? b.y : b.w;
-            if (Format::IS_HALF)
-                mma_f16(to, of, b0, b1);
-            else if (is_first)
-                mma_bf16_first(to, of, b0, b1);
-            else
-                mma_bf16(to, of, b0, b1);
-        };
-#pragma unroll
-        for (u32 first = 0; first < 2; first += TOGETHER) {
-            float inputs[4];
+    YGG_DEVICE static void add(float (&to)[4], const u32 (&of)[4], const Words4& b, u32 k, bool is_first) {
+        const u32 b0 = k == 0 ? b.x : b.z, b1 = k == 0 ? b.y : b.w;
+        if (Format::IS_HALF)
+            mma_f16(to, of, b0, b1);
+        else if (is_first)
+            mma_bf16_first(to, of, b0, b1);
+        else
+            mma_bf16(to, of, b0, b1);
+    }
+    // Sums of the inputs of a tile of token rows: products with ones.
+    struct Inputs {
+        float sums[GROUPS][4];
+        YGG_DEVICE explicit Inputs(const Words4& b) {
+            const u32 ones[4] = {0x3F803F80u, 0x3F803F80u, 0x3F803F80u, 0x3F803F80u};
             if (Format::HAS_OFFSET)
 #pragma unroll
-                for (u32 k = 0; k < TOGETHER; ++k) add(inputs, ones, first + k, k == 0);
+                for (u32 group = 0; group < GROUPS; ++group)
 #pragma unroll
-            for (u32 m = 0; m < TILES; ++m) {
-                if constexpr (Format::SCALED == 0) {
-                    add(sums[m][n], a[m][first], first, false);
-                } else {
-                    float part[4];
+                    for (u32 k = 0; k < TOGETHER; ++k) add(sums[group], ones, b, group * TOGETHER + k, k == 0);
+        }
+    };
+    YGG_DEVICE void add_to(float (&sums)[4], const Words4& b, const Inputs& inputs) const {
+        if constexpr (Format::SCALED == 0) {
 #pragma unroll
-                    for (u32 k = 0; k < TOGETHER; ++k) add(part, a[m][first + k], first + k, k == 0);
+            for (u32 k = 0; k < 2; ++k) add(sums, a[k], b, k, false);
+        } else {
 #pragma unroll
-                    for (u32 e = 0; e < 4; ++e) {
-                        const Scale& scale = scales[m][first / TOGETHER][e / 2];
-                        sums[m][n][e] = fma_rn(part[e], scale.scale, sums[m][n][e]);
-                        if (Format::HAS_OFFSET) sums[m][n][e] = fma_rn(inputs[e % 2], scale.offset, sums[m][n][e]);
-                    }
+            for (u32 group = 0; group < GROUPS; ++group) {
+                float part[4];
+#pragma unroll
+                for (u32 k = 0; k < TOGETHER; ++k) add(part, a[group * TOGETHER + k], b, group * TOGETHER + k, k == 0);
+#pragma unroll
+                for (u32 e = 0; e < 4; ++e) {
+                    const Scale& scale = scales[group][e / 2];
+                    sums[e] = fma_rn(part[e], scale.scale, sums[e]);
+                    if (Format::HAS_OFFSET) sums[e] = fma_rn(inputs.sums[group][e % 2], scale.offset, sums[e]);
                 }
             }
         }
     }
-    if (!IS_EARLY) then();
+};
+
+// Adds the products of 32 inputs: the first or the second half of loaded tiles with what `inputs_of` has of every tile of token rows. `then` is
+// run when nobody needs the loaded tiles: as soon as that is, where no others are on their way (`IS_EARLY`).
+template <class Format, u32 NT, u32 TILES, bool IS_EARLY, class Inputs, class Then>
+YGG_DEVICE void multiply_half(float (&sums)[TILES][NT][4], const typename Format::Loaded (&parts)[TILES], u32 half, Inputs inputs_of, Then then) {
+    using By = Multiplier<Format>;
+    if constexpr (NT <= 2 && !IS_EARLY) {
+        // Few rows: those of a tile stay in registers, and tiles of outputs come one after the other.
+        Words4 b[NT];
+#pragma unroll
+        for (u32 n = 0; n < NT; ++n) b[n] = inputs_of(n);
+#pragma unroll
+        for (u32 m = 0; m < TILES; ++m) {
+            const By by(parts[m], half);
+#pragma unroll
+            for (u32 n = 0; n < NT; ++n) by.add_to(sums[m][n], b[n], typename By::Inputs(b[n]));
+        }
+        then();
+    } else {
+        static_assert(TILES == 2, "a warp of many rows has two tiles of outputs");
+        const By by[2] = {By(parts[0], half), By(parts[1], half)};
+        if (IS_EARLY) then();
+#pragma unroll
+        for (u32 n = 0; n < NT; ++n) {
+            const Words4 b = inputs_of(n);
+            const typename By::Inputs inputs(b);
+#pragma unroll
+            for (u32 m = 0; m < 2; ++m) by[m].add_to(sums[m][n], b, inputs);
+        }
+        if (!IS_EARLY) then();
+    }
 }
 
 // Adds the products of 64 inputs, as above. `inputs_of(half, n)`.
-template <class Format, u32 NT, u32 TILES, class Inputs, class Then>
+template <class Format, u32 NT, u32 TILES, bool IS_EARLY, class Inputs, class Then>
 YGG_DEVICE void multiply(float (&sums)[TILES][NT][4], const typename Format::Loaded (&parts)[TILES], Inputs inputs_of, Then then) {
-    multiply_half<Format, NT, TILES>(sums, parts, 0, [&](u32 n) { return inputs_of(0, n); }, [] {});
-    multiply_half<Format, NT, TILES>(sums, parts, 1, [&](u32 n) { return inputs_of(1, n); }, then);
+    multiply_half<Format, NT, TILES, IS_EARLY>(sums, parts, 0, [&](u32 n) { return inputs_of(0, n); }, [] {});
+    multiply_half<Format, NT, TILES, IS_EARLY>(sums, parts, 1, [&](u32 n) { return inputs_of(1, n); }, then);
 }
 
 // Leaves what a block has of `tiles` tiles of outputs from `first_tile` on, or of so many of gate and up, and token rows from `first_row` on.
@@ -171,151 +213,207 @@ YGG_DEVICE void leave_outputs(const YggLinear& p, u32 first_tile, u32 tiles, u32
 YGG_DEVICE u32 lane_of(u32 row, u32 w) { return row % 8 * 4 + w % 8 / 2; }
 YGG_DEVICE u32 number_of(u32 row, u32 w) { return row / 8 * 2 + w % 2; }
 
-// Up to 8 token rows.
-template <class Format, u32 TILES, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
-    constexpr u32 AHEAD = Format::ahead(1);
+// Few token rows: `NT` tiles of 8. A block goes from one tile of outputs to the next of its own, and asks for the weights of that one before it has left
+// the results of the last.
+template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
+    constexpr u32 TILES = GATED ? 2 : 1, AHEAD = Format::ahead(NT, GATED);
+    // Inputs are asked for one tile ahead, of which two are in turn, where registers have room for that.
+    constexpr bool IS_ASKED_AHEAD = NT == 1 || (!Format::HAS_OFFSET && Format::SCALED != 1);
+    constexpr u32 TRIP = AHEAD < 2 ? 2 : AHEAD;
+    static_assert(TRIP % AHEAD == 0 && TRIP % 2 == 0, "a trip begins as the one before it did");
+    using Weights = WeightsAt<Format, TILES, GATED>;
     // No kernel writes weights or the mask: the first tiles are on their way while the kernels before still run.
     const bool is_left_out = is_skipped(p.step);
-    const u32 first_tile = GATED ? blockIdx.x : blockIdx.x * TILES, part = of_warp(warp());
+    const u32 part = of_warp(warp()), row_tiles = ceil_div(p.out.columns, YGG_TILE_N), steps = ceil_div(p.tiles_k, SPLIT_K * TRIP) * TRIP;
     typename Format::Loaded loaded[AHEAD][TILES] = {};
-    if (!is_left_out)
+    {
+        const Weights first(p, blockIdx.x, part);
+        if (!is_left_out)
 #pragma unroll
-        for (u32 i = 0; i < AHEAD; ++i) load_tiles<Format, TILES, GATED>(loaded[i], p, first_tile, part + i * SPLIT_K);
+            for (u32 i = 0; i < AHEAD; ++i) first.load(loaded[i], i * SPLIT_K);
+    }
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (is_left_out) return;
-    float sums[TILES][1][4] = {};
     const Words4* rows = static_cast<const Words4*>(p.fragments) + lane();
-    const bool has_row = lane() / 4 < p.out.rows;
-    for (u32 first = part; first < p.tiles_k; first += AHEAD * SPLIT_K) {
+    Words4 inputs[2][NT][2] = {};
+    auto ask = [&](Words4 (&to)[NT][2], const Words4* from, bool is_there) {
 #pragma unroll
-        for (u32 i = 0; i < AHEAD; ++i) {
-            const u32 t = first + i * SPLIT_K;
-            if (t >= p.tiles_k) continue;
-            auto inputs_of = [&](u32 half, u32) {
-                return has_row ? load_words(rows + (static_cast<u64>(index(t)) * 2 + half) * WARP) : Words4{0, 0, 0, 0};
-            };
-            multiply<Format, 1, TILES>(sums, loaded[i], inputs_of, [&] { load_tiles<Format, TILES, GATED>(loaded[i], p, first_tile, index(t) + AHEAD * SPLIT_K); });
+        for (u32 n = 0; n < NT; ++n)
+#pragma unroll
+            for (u32 half = 0; half < 2; ++half)
+                if (is_there && n * YGG_TILE_W + lane() / 4 < p.out.rows) to[n][half] = load_words(from + (n * 2 + index(half)) * WARP);
+    };
+    constexpr u32 OF_TILE = NT * 2 * WARP, OF_TRIP = TRIP * SPLIT_K;
+    const Words4* first_rows = rows + part * OF_TILE;
+    if (IS_ASKED_AHEAD) ask(inputs[0], first_rows, part < p.tiles_k);
+    // Of this tile and the one before: nobody writes what others still read.
+    YGG_SHARED(float[2][SPLIT_K][TILES][NT][4][WARP], both_parts);
+    u32 turn = 0;
+    for (u32 tile = blockIdx.x; tile < row_tiles; tile += gridDim.x, turn ^= 1) {
+        float sums[TILES][NT][4] = {};
+        const Words4* rows_of_trip = first_rows;
+        for (u32 t = part; t < part + steps * SPLIT_K; t += OF_TRIP) {
+            // Behind a trip comes the next one, or the first of the next tile.
+            const bool is_last = t + OF_TRIP >= steps * SPLIT_K;
+            const u32 next_t = is_last ? part : t + OF_TRIP;
+            const Words4* rows_of_next = is_last ? first_rows : rows_of_trip + OF_TRIP * OF_TILE;
+            const Weights next(p, is_last ? tile + gridDim.x : tile, next_t);
+#pragma unroll
+            for (u32 i = 0; i < TRIP; ++i) {
+                const u32 following = (i + 1) * SPLIT_K;
+                if (!IS_ASKED_AHEAD)
+                    ask(inputs[i % 2], rows_of_trip + i * SPLIT_K * OF_TILE, t + i * SPLIT_K < p.tiles_k);
+                else if (i + 1 < TRIP)
+                    ask(inputs[(i + 1) % 2], rows_of_trip + following * OF_TILE, t + following < p.tiles_k);
+                else
+                    ask(inputs[0], rows_of_next, next_t < p.tiles_k);
+                if (t + i * SPLIT_K < p.tiles_k)
+                    multiply<Format, NT, TILES, false>(sums, loaded[i % AHEAD], [&](u32 half, u32 n) { return inputs[i % 2][n][half]; }, [] {});
+                if (AHEAD < TRIP && i + AHEAD < TRIP)
+                    Weights(p, tile, t).load(loaded[i % AHEAD], (i + AHEAD) * SPLIT_K);
+                else
+                    next.load(loaded[i % AHEAD], (i + AHEAD - TRIP) * SPLIT_K);
+            }
+            rows_of_trip = rows_of_next;
         }
+        auto& parts = both_parts[turn];
+#pragma unroll
+        for (u32 m = 0; m < TILES; ++m)
+#pragma unroll
+            for (u32 n = 0; n < NT; ++n)
+#pragma unroll
+                for (u32 e = 0; e < 4; ++e) parts[warp()][m][n][e][lane()] = sums[m][n][e];
+        barrier();
+        leave_outputs<GATED>(p, tile, 1, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
+            auto of_part = [&](u32 part) { return parts[part][m][w / YGG_TILE_W][number_of(row, w)][index(lane_of(row, w)) % WARP]; };
+            float total = add_rn(of_part(0), of_part(1));
+            for (u32 part = 2; part < SPLIT_K; part += 2) total = add_rn(total, add_rn(of_part(part), of_part(part + 1)));
+            return total;
+        });
     }
-
-    YGG_SHARED(float[SPLIT_K][TILES][4][WARP], parts);
-#pragma unroll
-    for (u32 m = 0; m < TILES; ++m)
-#pragma unroll
-        for (u32 e = 0; e < 4; ++e) parts[warp()][m][e][lane()] = sums[m][0][e];
-    barrier();
-    leave_outputs<GATED>(p, first_tile, GATED ? 1 : TILES, 0, YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
-        auto of_part = [&](u32 part) { return parts[part][m][number_of(row, w)][index(lane_of(row, w)) % WARP]; };
-        float total = add_rn(of_part(0), of_part(1));
-        for (u32 part = 2; part < SPLIT_K; part += 2) total = add_rn(total, add_rn(of_part(part), of_part(part + 1)));
-        return total;
-    });
 }
 
-// Where a warp is among its tiles of inputs, in order: those of a part, rounded up to whole trips, then those of the next pair's.
-struct TileCursor {
-    const u32 steps, last;
-    u32 step, tile, number;
-    // The tile so many steps on, at most those of a part.
-    YGG_DEVICE u32 ahead(u32 by) const { return tile + by * SPLIT_K - (step + by < steps ? 0 : steps * SPLIT_K - 2); }
-    YGG_DEVICE bool has(u32 by) const { return number + by < last; }
-    YGG_DEVICE void advance() {
-        tile = ahead(1);
-        step = step + 1 < steps ? step + 1 : 0;
-        number += 1;
+// Of a product of many rows, what a block multiplies without a break: its tiles of outputs by a pair of the inputs' parts.
+struct Stretch {
+    u32 block_tile, pair;
+    bool is_there;
+};
+
+// The stretches of a block, one after the other: those of every so manieth tile of blocks, or, where there are few of these, every so manieth
+// of all.
+struct Stretches {
+    u32 block_tiles;
+    bool is_whole;
+    YGG_DEVICE Stretch operator[](u32 i) const {
+        if (is_whole) {
+            const u32 block_tile = blockIdx.x + i / PAIRS * gridDim.x;
+            return {block_tile, i % PAIRS, block_tile < block_tiles};
+        }
+        const u32 of_all = blockIdx.x + i * gridDim.x;
+        return {of_all / PAIRS, of_all % PAIRS, of_all < block_tiles * PAIRS};
     }
 };
 
-// `NT` tiles of 8 token rows. Where the grid has one block for each pair of parts, it leaves what its pair gives for the join of them.
+// `NT` tiles of 8 token rows. Where a block does not have all inputs of its outputs, it leaves what a pair of parts gives for the join of them.
 template <class Format, u32 NT, bool GATED> YGG_DEVICE void wide_linear(const YggLinear& p) {
-    constexpr u32 AHEAD = Format::ahead(NT), OF_TILE = NT * 2 * WARP;
-    // A part has at least as many steps as are copied ahead.
+    constexpr u32 AHEAD = Format::ahead(NT, GATED), OF_TILE = NT * 2 * WARP, OF_RESULT = TILES_N * NT * WARP;
+    // A stretch has at least as many steps as are copied ahead.
     constexpr u32 TRIP = AHEAD < STAGES - 1 ? STAGES - 1 : AHEAD;
     const bool is_left_out = is_skipped(p.step);
-    const u32 group = of_warp(warp() / COLUMNS), column = of_warp(warp() % COLUMNS);
-    const u32 tiles = GATED ? COLUMNS : TILES_N, block_tile = blockIdx.x * index(tiles), first_tile = block_tile + column * (tiles / COLUMNS);
-    const u32 pairs = gridDim.y == 1 ? PAIRS : 1, steps = ceil_div(p.tiles_k, SPLIT_K * TRIP) * TRIP;
-    TileCursor at{steps, pairs * steps, 0, 2 * blockIdx.y + group, 0};
+    const u32 group = of_warp(warp() / COLUMNS), column = of_warp(warp() % COLUMNS), tiles = GATED ? COLUMNS : TILES_N;
+    const u32 block_tiles = ceil_div(ceil_div(p.out.columns, YGG_TILE_N), tiles), steps = ceil_div(p.tiles_k, SPLIT_K * TRIP) * TRIP;
+    const Stretches stretches{block_tiles, p.parts == nullptr};
+    u32 turn = 0;
     typename Format::Loaded loaded[AHEAD][2] = {};
-    auto load = [&](typename Format::Loaded (&to)[2], u32 by) {
-        if (at.has(by)) load_tiles<Format, 2, GATED>(to, p, first_tile, index(at.ahead(by)));
-    };
-    if (!is_left_out)
+    // What a step is of, or one behind the last, and its tile of inputs.
+    auto stretch_of = [&](u32 step) { return stretches[step < steps ? turn : turn + 1]; };
+    auto tile_of = [&](u32 step) { return 2 * stretch_of(step).pair + group + (step < steps ? step : step - steps) * SPLIT_K; };
+    // The weights of a trip of steps.
+    using Weights = WeightsAt<Format, 2, GATED>;
+    auto weights_of = [&](u32 step) { return Weights(p, stretch_of(step).block_tile * tiles + column * (tiles / COLUMNS), tile_of(step)); };
+    {
+        const Weights first = weights_of(0);
+        if (!is_left_out)
 #pragma unroll
-        for (u32 i = 0; i < AHEAD; ++i) load(loaded[i], i);
+            for (u32 i = 0; i < AHEAD; ++i) first.load(loaded[i], i * SPLIT_K);
+    }
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (is_left_out) return;
 
     YGG_DYNAMIC_SHARED(Words4, shared);
     Words4* results = shared + STAGES * 2 * OF_TILE; // [TILES_N][NT][lanes]
-    Words4* given = results + TILES_N * NT * WARP; // [TILES_N][NT / 2][lanes]
+    Words4* given = results + OF_RESULT; // [TILES_N][NT / 2][lanes]
     const Words4* rows = static_cast<const Words4*>(p.fragments);
     // [STAGES][2 parts][NT][2 halves][lanes]
     auto stage_of = [&](u32 number) { return shared + (number % STAGES * 2 + group) * OF_TILE; };
-    auto copy = [&](u32 by) {
-        // Inputs behind the last are zeros, and the last weights stay where none are behind them.
-        const u32 t = at.ahead(by), first = column * WARP + lane();
+    u32 number = 0;
+    auto copy = [&](u32 step, u32 by) {
+        // Inputs behind the last are zeros.
+        const u32 t = tile_of(step + by), first = column * WARP + lane();
         const bool is_there = t < p.tiles_k;
-        Words4* to = stage_of(at.number + by) + first;
+        Words4* to = stage_of(number + by) + first;
         const Words4* from = rows + static_cast<u64>(is_there ? index(t) : 0) * OF_TILE + first;
-        if (at.has(by))
+        if (stretch_of(step + by).is_there)
 #pragma unroll
             for (u32 i = 0; i < OF_TILE; i += COLUMNS * WARP) copy_async(to + i, from + i, is_there);
         commit_copies();
     };
-    for (u32 i = 0; i + 1 < STAGES; ++i) copy(i);
+    for (u32 i = 0; i + 1 < STAGES; ++i) copy(0, i);
 
     // A warp ends with one of its two tiles of outputs.
     const u32 mine = (2 * column + group) * NT * WARP + lane();
-    Words4* parts = reinterpret_cast<Words4*>(p.parts) + (static_cast<u64>(blockIdx.x) * PAIRS + blockIdx.y) * TILES_N * NT * WARP;
-    float sums[2][NT][4] = {};
-    for (u32 pair = 0; pair < pairs; ++pair) {
+    for (; stretches[turn].is_there; ++turn) {
+        float sums[2][NT][4] = {};
         for (u32 first = 0; first < steps; first += AHEAD) {
+            const Weights next = weights_of(first + AHEAD);
 #pragma unroll
-            for (u32 i = 0; i < AHEAD; ++i) {
+            for (u32 k = 0; k < AHEAD; ++k, ++number) {
+                const u32 step = first + k;
                 wait_for_copies<STAGES - 2>();
                 barrier();
-                copy(STAGES - 1);
-                const Words4* stage = stage_of(at.number) + lane();
+                copy(step, STAGES - 1);
+                const Words4* stage = stage_of(number) + lane();
                 auto inputs_of = [&](u32 half, u32 n) { return stage[(n * 2 + index(half)) * WARP]; };
-                multiply<Format, NT, 2>(sums, loaded[i], inputs_of, [&] { load(loaded[i], AHEAD); });
-                at.advance();
+                auto then = [&] { next.load(loaded[k], k * SPLIT_K); };
+                if (tile_of(step) < p.tiles_k)
+                    multiply<Format, NT, 2, AHEAD == 1>(sums, loaded[k], inputs_of, then);
+                else
+                    then();
             }
         }
+        const Stretch here = stretches[turn];
+        Words4* left = stretches.is_whole ? results : reinterpret_cast<Words4*>(p.parts) + (static_cast<u64>(here.block_tile) * PAIRS + here.pair) * OF_RESULT;
+        const bool is_first = !stretches.is_whole || here.pair == 0;
         // Those of the two parts give each other one, half of its token rows at a time, and join it.
         constexpr u32 HALF = NT / 2;
 #pragma unroll
         for (u32 first = 0; first < NT; first += HALF) {
             const u32 to = (2 * column + 1 - group) * HALF * WARP + lane(), from = (2 * column + group) * HALF * WARP + lane();
 #pragma unroll
-            for (u32 i = 0; i < HALF; ++i) {
-                auto bits = [&](u32 e) { return float_to_bits(group == 0 ? sums[1][first + i][e] : sums[0][first + i][e]); };
-                given[to + index(i) * WARP] = Words4{bits(0), bits(1), bits(2), bits(3)};
+            for (u32 n = 0; n < HALF; ++n) {
+                auto bits = [&](u32 e) { return float_to_bits(group == 0 ? sums[1][first + n][e] : sums[0][first + n][e]); };
+                given[to + index(n) * WARP] = Words4{bits(0), bits(1), bits(2), bits(3)};
             }
             barrier();
 #pragma unroll
-            for (u32 i = 0; i < HALF; ++i) {
-                const u32 n = first + i, place = mine + n * WARP;
-                const Words4 received = given[from + i * WARP], before = results[place];
+            for (u32 in_half = 0; in_half < HALF; ++in_half) {
+                const u32 n = first + in_half, place = mine + n * WARP;
+                const Words4 received = given[from + in_half * WARP];
                 auto bits = [&](u32 e) {
                     const float of_pair = add_rn(group == 0 ? sums[0][n][e] : sums[1][n][e], bits_to_float(word_of(received, e)));
-                    return float_to_bits(pair == 0 ? of_pair : add_rn(bits_to_float(word_of(before, e)), of_pair));
+                    return float_to_bits(is_first ? of_pair : add_rn(bits_to_float(word_of(results[place], e)), of_pair));
                 };
-                (pairs == 1 ? parts : results)[place] = Words4{bits(0), bits(1), bits(2), bits(3)};
+                left[place] = Words4{bits(0), bits(1), bits(2), bits(3)};
             }
             barrier();
         }
-#pragma unroll
-        for (u32 n = 0; n < NT; ++n)
-#pragma unroll
-            for (u32 e = 0; e < 4; ++e) sums[0][n][e] = sums[1][n][e] = 0.0f;
+        if (stretches.is_whole && here.pair == PAIRS - 1)
+            leave_outputs<GATED>(p, here.block_tile * tiles, tiles, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
+                return bits_to_float(word_of(results[(m * NT + w / 8) * WARP + index(lane_of(row, w))], number_of(row, w)));
+            });
     }
-    if (pairs == 1) return;
-    leave_outputs<GATED>(p, block_tile, tiles, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
-        return bits_to_float(word_of(results[(m * NT + w / 8) * WARP + index(lane_of(row, w))], number_of(row, w)));
-    });
 }
 
 // Pairs of parts of 8 token rows, joined in order.
@@ -353,25 +451,25 @@ YGG_DEVICE float dot_f32(const float* x, const float* row, u32 columns) {
 
 // grid: token rows, padding included
 YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
+    const u32 w = blockIdx.x;
+    const u32 columns = w < p.x.rows ? p.x.columns : 0;
+    const bool is_normed = columns > 0 && p.gain != nullptr;
+    // Weights, which no kernel writes.
+    const ygg::BlockRow gain(p.gain, is_normed ? columns : 0);
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
-    const u32 w = blockIdx.x;
-    const u32 columns = w < p.x.rows ? p.x.columns : 0;
     const ygg::BlockRow row(ygg::row_of(p.x, w), columns);
-    const bool is_normed = columns > 0 && p.gain != nullptr;
     const float factor = is_normed ? row.rms_factor(p.eps) : 1.0f;
-    auto prepared = [&](u32 i, const ygg::Quad& quad) {
-        return is_normed ? ygg::BlockRow::normed(quad, factor, ygg::quad_of(p.gain, i, columns)) : quad;
-    };
+    auto prepared = [&](const ygg::Quad& quad, const ygg::Quad& of_gain) { return is_normed ? ygg::BlockRow::normed(quad, factor, of_gain) : quad; };
     if (p.out.format == YGG_FRAGMENT_F32) {
         float* out = static_cast<float*>(p.out.data) + static_cast<u64>(w) * columns;
-        row.each(columns, [&](u32 i, const ygg::Quad& quad) { ygg::store_quad(out, i, columns, prepared(i, quad)); });
+        row.each_beside(gain, columns, [&](u32 i, const ygg::Quad& quad, const ygg::Quad& of_gain) { ygg::store_quad(out, i, columns, prepared(quad, of_gain)); });
         return;
     }
     u32* out = static_cast<u32*>(p.out.data);
-    row.each(ygg::ceil_div(p.x.columns, YGG_TILE_K) * YGG_TILE_K, [&](u32 i, const ygg::Quad& quad) {
-        const ygg::Quad four = prepared(i, quad);
+    row.each_beside(gain, ygg::ceil_div(p.x.columns, YGG_TILE_K) * YGG_TILE_K, [&](u32 i, const ygg::Quad& quad, const ygg::Quad& of_gain) {
+        const ygg::Quad four = prepared(quad, of_gain);
         out[ygg::fragment_word(p.out.row_tiles, w, i)] = ygg::fragment_pair(p.out.format, four.of[0], four.of[1]);
         out[ygg::fragment_word(p.out.row_tiles, w, i + 2)] = ygg::fragment_pair(p.out.format, four.of[2], four.of[3]);
     });
@@ -401,15 +499,27 @@ YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
     }
 }
 
-// grid: tiles of outputs / `tiles`; of a gated pair, tiles. Of wide ones: tiles / TILES_N, or of a gated pair / COLUMNS; pairs of parts, or 1
-#define YGG_LINEARS(name, Format, tiles) \
-    YGG_KERNEL(ygg_linear_##name##_w8, YggLinear, YGG_LINEAR_THREADS) { ygg::linear<Format, tiles, false>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w16, YggLinear, YGG_LINEAR_THREADS, 1) { ygg::wide_linear<Format, 2, false>(p); } \
-    YGG_KERNEL(ygg_linear_##name##_w32, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 4, false>(p); } \
+namespace ygg {
+
+// Up to 16 rows, as a few of them where registers have room for what a gated pair needs.
+template <class Format, bool GATED> YGG_DEVICE void linear_of_16(const YggLinear& p) {
+    if constexpr (GATED && (Format::HAS_OFFSET || Format::SCALED == 1))
+        wide_linear<Format, 2, GATED>(p);
+    else
+        linear<Format, 2, GATED>(p);
+}
+
+} // namespace ygg
+
+// grid: blocks that share the tiles of outputs, or of gate and up; of wide products, blocks that share the stretches
+#define YGG_LINEARS(name, Format) \
+    YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w8, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS) { ygg::linear<Format, 1, false>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w16, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_16) { ygg::linear_of_16<Format, false>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w32, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_32) { ygg::wide_linear<Format, 4, false>(p); } \
     YGG_KERNEL(ygg_linear_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 8, false>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w8, YggLinear, YGG_LINEAR_THREADS, 2) { ygg::linear<Format, 2, true>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w16, YggLinear, YGG_LINEAR_THREADS, 1) { ygg::wide_linear<Format, 2, true>(p); } \
-    YGG_KERNEL(ygg_gated_##name##_w32, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 4, true>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w8, YggLinear, YGG_LINEAR_THREADS, Format::GATED_BLOCKS) { ygg::linear<Format, 1, true>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w16, YggLinear, YGG_LINEAR_THREADS, 2) { ygg::linear_of_16<Format, true>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w32, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_32) { ygg::wide_linear<Format, 4, true>(p); } \
     YGG_KERNEL(ygg_gated_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 8, true>(p); }
 
 // Behind a wide product of several blocks along its inputs. grid: as it; tiles of 8 token rows
@@ -422,23 +532,23 @@ YGG_KERNEL(ygg_gated_join, YggLinear, YGG_LINEAR_THREADS) { ygg::join_linear<tru
 #endif
 
 #if YGG_LAYOUTS & 1
-YGG_LINEARS(bf16, ygg::Sixteen<false>, 1)
+YGG_LINEARS(bf16, ygg::Sixteen<false>)
 #endif
 #if YGG_LAYOUTS & 2
-YGG_LINEARS(f16, ygg::Sixteen<true>, 1)
+YGG_LINEARS(f16, ygg::Sixteen<true>)
 #endif
 #if YGG_LAYOUTS & 4
-YGG_LINEARS(nibbles, ygg::Nibbles, 1)
+YGG_LINEARS(nibbles, ygg::Nibbles)
 #endif
 #if YGG_LAYOUTS & 64
-YGG_LINEARS(centred, ygg::Centred, 1)
+YGG_LINEARS(centred, ygg::Centred)
 #endif
 #if YGG_LAYOUTS & 8
-YGG_LINEARS(nibbles_wide, ygg::NibblesWide, 1)
+YGG_LINEARS(nibbles_wide, ygg::NibblesWide)
 #endif
 #if YGG_LAYOUTS & 16
-YGG_LINEARS(bytes, ygg::Bytes, 1)
+YGG_LINEARS(bytes, ygg::Bytes)
 #endif
 #if YGG_LAYOUTS & 32
-YGG_LINEARS(bytes_wide, ygg::BytesWide, 1)
+YGG_LINEARS(bytes_wide, ygg::BytesWide)
 #endif

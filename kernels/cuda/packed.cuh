@@ -5,12 +5,12 @@
 
 namespace ygg {
 
-// A format of packed weights: `Loaded` is a lane's part of a tile of 16 outputs and 64 inputs as it lies in memory, `fragment` the
-// left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
+// A format of packed weights: `Loaded` is a lane's part of a tile of 16 outputs and 64 inputs as it lies in memory, `Source` where that of a
+// tile is, with those of the tiles behind it so many further on; `fragment` the left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
 //
 // Where weights have scales, fragments are codes, with a constant beside them that spares their conversion: exact as bf16, so that nothing
 // of a weight is rounded. The products of SCALED fragments are summed, and a sum is made one of weights in f32: `scale * sum + offset * sum
-// of inputs`. Sums of inputs are products with ones. `ahead` says how many tiles of inputs are on their way, of so many tiles of 8 token
+// of inputs`. Sums of inputs are products with ones. `BLOCKS` of up to 8 rows are on a multiprocessor at a time. `ahead` says how many tiles of inputs are on their way, of so many tiles of 8 token
 // rows: what registers have room for.
 
 // What makes weights of codes, of one output.
@@ -21,14 +21,18 @@ struct Scale {
 template <bool HALF> struct Sixteen {
     static constexpr bool IS_HALF = HALF;
     static constexpr u32 SCALED = 0;
+    static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 2, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = false;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 1 ? 2 : 3; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool) { return rows == 4 ? 1 : 2; }
     struct Loaded {
         Words4 words[4];
     };
-    YGG_DEVICE static void load(Loaded& to, const void* codes, const void*, u64 tile) {
-        const Words4* from = static_cast<const Words4*>(codes) + tile * (4 * WARP) + lane();
-        for (u32 k = 0; k < 4; ++k) to.words[k] = load_streamed(from + k * WARP);
+    struct Source {
+        const Words4* codes;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void*, u64 tile) { return {static_cast<const Words4*>(codes) + tile * (4 * WARP) + lane()}; }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        for (u32 k = 0; k < 4; ++k) to.words[k] = load_streamed(from.codes + (4 * ahead + k) * WARP);
     }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         a[0] = from.words[k].x;
@@ -56,15 +60,23 @@ YGG_DEVICE Scale nibble_scale(float d, float m) { return {d, fma_rn(-128.0f, d, 
 struct Centred {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 4, BLOCKS_OF_16 = 3, BLOCKS_OF_32 = 2, GATED_BLOCKS = 3;
     static constexpr bool HAS_OFFSET = false;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 8 ? 3 : 4; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
     struct Loaded {
         Words4 codes;
         Words2 scales; // of outputs g and g + 8: inputs below 32 in the low half, the others in the high one
     };
-    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
-        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
-        to.scales = load_streamed(static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4);
+    struct Source {
+        const Words4* codes;
+        const Words2* scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes = load_streamed(from.codes + ahead * WARP);
+        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
     }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         nibble_fragment(a, word_of(from.codes, k));
@@ -81,15 +93,22 @@ struct Centred {
 struct Nibbles {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 3;
     static constexpr bool HAS_OFFSET = true;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 8 ? 2 : rows == 2 ? 3 : 4; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return is_gated && rows <= 2 ? 1 : rows == 1 ? 4 : 2; }
     struct Loaded {
         Words4 codes;
         Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
     };
-    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
-        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
-        to.scales = load_streamed(static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4);
+    struct Source {
+        const Words4 *codes, *scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes = load_streamed(from.codes + ahead * WARP);
+        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
     }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) { nibble_fragment(a, word_of(from.codes, k)); }
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
@@ -102,17 +121,23 @@ struct Nibbles {
 struct NibblesWide {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = true;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 8 ? 1 : 2; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 8 || (is_gated && rows == 2) ? 1 : rows == 1 && !is_gated ? 4 : 2; }
     struct Loaded {
         Words4 codes;
         Words4 scales[2]; // of outputs g and g + 8: scale and minimum of inputs below 32, then of the others
     };
-    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
-        to.codes = load_streamed(static_cast<const Words4*>(codes) + tile * WARP + lane());
-        const Words4* from = static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
-        to.scales[0] = load_streamed(from);
-        to.scales[1] = load_streamed(from + 1);
+    struct Source {
+        const Words4 *codes, *scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes = load_streamed(from.codes + ahead * WARP);
+        to.scales[0] = load_streamed(from.scales + ahead * (WARP / 2));
+        to.scales[1] = load_streamed(from.scales + ahead * (WARP / 2) + 1);
     }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) { nibble_fragment(a, word_of(from.codes, k)); }
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
@@ -126,17 +151,24 @@ struct NibblesWide {
 struct Bytes {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 3;
     static constexpr bool HAS_OFFSET = false;
-    YGG_DEVICE static constexpr u32 ahead(u32) { return 2; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 4 || (is_gated && rows <= 2) ? 1 : 2; }
     struct Loaded {
         Words4 codes[2];
         u32 scales[2]; // of outputs g and g + 8: inputs below 32 in the low half, the others in the high one
     };
-    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
-        const Words4* from = static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane();
-        to.codes[0] = load_streamed(from);
-        to.codes[1] = load_streamed(from + WARP);
-        const Words2 both = load_streamed(static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4);
+    struct Source {
+        const Words4* codes;
+        const Words2* scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane(), static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes[0] = load_streamed(from.codes + 2 * ahead * WARP);
+        to.codes[1] = load_streamed(from.codes + (2 * ahead + 1) * WARP);
+        const Words2 both = load_streamed(from.scales + ahead * (WARP / 4));
         to.scales[0] = both.x;
         to.scales[1] = both.y;
     }
@@ -157,19 +189,24 @@ struct Bytes {
 struct BytesWide {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 1;
+    static constexpr u32 BLOCKS = 4, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 3;
     static constexpr bool HAS_OFFSET = false;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows) { return rows == 2 || rows == 4 ? 2 : 1; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool) { return rows == 4 ? 2 : 1; }
     struct Loaded {
         Words4 codes[2];
         Words4 scales[2]; // of outputs g and g + 8: one for each 16 inputs
     };
-    YGG_DEVICE static void load(Loaded& to, const void* codes, const void* scales, u64 tile) {
-        const Words4* from = static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane();
-        to.codes[0] = load_streamed(from);
-        to.codes[1] = load_streamed(from + WARP);
-        const Words4* of = static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2;
-        to.scales[0] = load_streamed(of);
-        to.scales[1] = load_streamed(of + 1);
+    struct Source {
+        const Words4 *codes, *scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words4*>(codes) + tile * (2 * WARP) + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes[0] = load_streamed(from.codes + 2 * ahead * WARP);
+        to.codes[1] = load_streamed(from.codes + (2 * ahead + 1) * WARP);
+        to.scales[0] = load_streamed(from.scales + ahead * (WARP / 2));
+        to.scales[1] = load_streamed(from.scales + ahead * (WARP / 2) + 1);
     }
     // The code and 64 are 7 bits, in the mantissa of a bf16 of 128.
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {

@@ -122,6 +122,16 @@ struct BlockRow {
 #pragma unroll 4
         for (u32 at = 4 * (threadIdx.x + KEPT * blockDim.x); at < end; at += 4 * blockDim.x) body(at, quad_of(x, index(at), columns));
     }
+    // The same, with what another row has in the same places.
+    template <class Body> YGG_DEVICE void each_beside(const BlockRow& other, u32 end, Body body) const {
+#pragma unroll
+        for (u32 i = 0; i < KEPT; ++i) {
+            const u32 at = 4 * (threadIdx.x + i * blockDim.x);
+            if (at < end) body(at, kept[i], other.kept[i]);
+        }
+#pragma unroll 4
+        for (u32 at = 4 * (threadIdx.x + KEPT * blockDim.x); at < end; at += 4 * blockDim.x) body(at, quad_of(x, index(at), columns), quad_of(other.x, at, other.columns));
+    }
     // 1 / sqrt(mean of squares + eps), for all threads of the block.
     YGG_DEVICE float rms_factor(float eps) const {
         float squares = 0.0f;

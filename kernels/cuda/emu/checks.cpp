@@ -228,7 +228,7 @@ struct Cache {
         return static_cast<u32>(longest);
     }
 
-    // What the kernels make of rows, in as many blocks along the prefix.
+    // What the kernels make of rows, in as many blocks along the prefix, and as many of the rows of a tile.
     std::vector<float> attend(const std::vector<Row>& rows, const std::vector<float>& queries, u32 blocks) const {
         const u32 D = of.head_dim, W = static_cast<u32>(rows.size()), stride = (D + 3) / 4 * 4;
         std::size_t capacity = 1;
@@ -267,9 +267,10 @@ struct Cache {
         const std::string name = std::string("ygg_attention_") + (of.is_half ? "f16_d" : "f32_d") + std::to_string(widest);
         const unsigned of_query = of.is_half ? 2 * slot + (YGG_PARTITION + 8) * 4 : (wide + YGG_ATTENTION_THREADS) * 4;
         const unsigned shared = YGG_QUERY_TILE * of_query + (widest * element <= 512 ? 2 : 1) * YGG_PARTITION * slot;
-        const u32 own = std::min(W, (YGG_QUERY_TILE + of.group - 2) / of.group + 1), spread = std::min(partitions, blocks);
+        const u32 own = std::min(W, blocks);
+        p.spread = std::min(partitions, blocks);
         need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
-        run(name.c_str(), {spread + own, 2, (vectors + YGG_QUERY_TILE - 1) / YGG_QUERY_TILE}, YGG_ATTENTION_THREADS, shared, p);
+        run(name.c_str(), {p.spread + own, 2, (vectors + YGG_QUERY_TILE - 1) / YGG_QUERY_TILE}, YGG_ATTENTION_THREADS, shared, p);
         if (W == 1 && D % 8 == 0 && of.window > longest(rows)) asks_for_no_more(name, 4.0 * longest(rows) * D * element);
         run("ygg_attention_join", {heads, W, 1}, YGG_ATTENTION_THREADS, 0, p);
         if (W == 1 && of.window > longest(rows)) asks_for_no_more("ygg_attention_join", 4.0 * heads * partitions * (stride + 2), 1.3 + 1.0 / partitions);
@@ -511,33 +512,37 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
         YggPrepare prepare{step_of_no_group(), {on_x.get(), width, columns, columns}, nullptr, 0.0f, {fragments.get(), format, width / 8}};
         run("ygg_prepare", {width, 1, 1}, YGG_ROW_THREADS, 0, prepare);
         const std::string kind = is_gated ? "ygg_gated_" : "ygg_linear_", name = kind + layout.name + "_w" + std::to_string(width);
-        const u32 of_block = width == 8 ? 1 : YGG_WIDE_TILES / (is_gated ? 2 : 1), blocks = (tiles_n + of_block - 1) / of_block;
-        // Blocks with a pair of parts of the inputs each and a join behind them, and blocks with all of the inputs.
-        for (u32 pairs = width == 8 ? 1 : YGG_SPLIT_K / 2; pairs > 0; pairs = pairs > 1 ? 1 : 0) {
-            OnDevice<float> out(static_cast<std::size_t>(width) * outputs, 0.0f), parts(static_cast<std::size_t>(pairs) * blocks * YGG_WIDE_TILES * YGG_TILE_N * width, 7.0f);
-            YggLinear linear{};
-            linear.step = step_of_no_group();
-            linear.fragments = fragments.get();
-            linear.codes = on_codes.get();
-            linear.scales = on_scales.get();
-            linear.up_codes = is_gated ? on_up_codes.get() : nullptr;
-            linear.up_scales = is_gated ? on_up_scales.get() : nullptr;
-            linear.out = {out.get(), width, outputs, outputs};
-            linear.tiles_k = tiles_k;
-            linear.columns = columns;
-            linear.function = YGG_SILU;
-            linear.parts = parts.get();
-            const unsigned shared = width == 8 ? 0 : (YGG_WIDE_STAGES * 2 * YGG_TILE_K / 2 + YGG_WIDE_TILES * YGG_TILE_N * 3 / 2) * width * 4;
-            need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
-            run(name.c_str(), {blocks, pairs, 1}, YGG_LINEAR_THREADS, shared, linear);
-            // Every block asks for its rows once, whatever the number of its outputs.
-            asks_for_no_more(name, weights + 2.0 * (width * tiles_k * YGG_TILE_K * blocks));
-            if (pairs > 1) {
-                run((kind + "join").c_str(), {blocks, width / 8, 1}, YGG_LINEAR_THREADS, 0, linear);
-                asks_for_no_more(kind + "join", 4.0 * (pairs * blocks * YGG_WIDE_TILES * YGG_TILE_N * width));
+        // As the backend says.
+        const bool is_large = std::strncmp(layout.name, "nibbles", 7) == 0 || std::strcmp(layout.name, "bytes_wide") == 0;
+        const bool is_wide = width > (is_gated && is_large ? 8u : 16u);
+        const u32 of_block = is_wide ? YGG_WIDE_TILES / (is_gated ? 2 : 1) : 1, blocks = (tiles_n + of_block - 1) / of_block;
+        // Blocks that take pairs of parts of the inputs, and a join behind them; blocks that take all of the inputs. One thing each, or several.
+        for (const u32 pairs : {is_wide ? YGG_SPLIT_K / 2 : 1, 1})
+            for (const u32 most_blocks : {~0u, 3u}) {
+                OnDevice<float> out(static_cast<std::size_t>(width) * outputs, 0.0f), parts(static_cast<std::size_t>(pairs) * blocks * YGG_WIDE_TILES * YGG_TILE_N * width, 7.0f);
+                YggLinear linear{};
+                linear.step = step_of_no_group();
+                linear.fragments = fragments.get();
+                linear.codes = on_codes.get();
+                linear.scales = on_scales.get();
+                linear.up_codes = is_gated ? on_up_codes.get() : nullptr;
+                linear.up_scales = is_gated ? on_up_scales.get() : nullptr;
+                linear.out = {out.get(), width, outputs, outputs};
+                linear.tiles_k = tiles_k;
+                linear.columns = columns;
+                linear.function = YGG_SILU;
+                linear.parts = pairs > 1 ? parts.get() : nullptr;
+                const unsigned shared = !is_wide ? 0 : (YGG_WIDE_STAGES * 2 * YGG_TILE_K / 2 + YGG_WIDE_TILES * YGG_TILE_N * 3 / 2) * width * 4;
+                need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
+                run(name.c_str(), {std::min(blocks * pairs, most_blocks), 1, 1}, YGG_LINEAR_THREADS, shared, linear);
+                // Rows are asked for once for the outputs of a block, whatever their number.
+                asks_for_no_more(name, weights + 2.0 * (width * tiles_k * YGG_TILE_K * blocks));
+                if (pairs > 1) {
+                    run((kind + "join").c_str(), {blocks, width / 8, 1}, YGG_LINEAR_THREADS, 0, linear);
+                    asks_for_no_more(kind + "join", 4.0 * (pairs * blocks * YGG_WIDE_TILES * YGG_TILE_N * width));
+                }
+                found.push_back(out.fetch());
             }
-            found.push_back(out.fetch());
-        }
     }
     for (const auto& wider : found)
         expect(std::memcmp(wider.data(), found[0].data(), found[0].size() * sizeof(float)) == 0, what + ": bits depend on the width");

@@ -520,6 +520,12 @@ API cuFuncSetAttribute(CUfunction function, int attribute, int value) {
     granted[function] = static_cast<std::size_t>(value);
     return SUCCESS;
 }
+// One, so that a block of a product takes several parts of the work.
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, std::size_t shared) {
+    if (shared > ygg_emulation::MOST_SHARED) return INVALID_VALUE;
+    *blocks = 1;
+    return SUCCESS;
+}
 API cuFuncGetAttribute(int* value, int attribute, CUfunction) {
     *value = attribute == FUNC_ATTRIBUTE_PTX_VERSION ? arch() : 0;
     return SUCCESS;

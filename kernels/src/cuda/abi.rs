@@ -367,6 +367,7 @@ pub struct YggAttention {
     pub scale: f32,
     pub softcap: f32,
     pub window: u32_,
+    pub spread: u32_,
     pub rope: YggRope,
     pub kv: YggKv,
     pub partial: *mut f32,
@@ -377,7 +378,7 @@ pub struct YggAttention {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 216usize];
+    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 224usize];
     ["Alignment of YggAttention"][::core::mem::align_of::<YggAttention>() - 8usize];
     ["Offset of field: YggAttention::step"][::core::mem::offset_of!(YggAttention, step) - 0usize];
     ["Offset of field: YggAttention::queries"][::core::mem::offset_of!(YggAttention, queries) - 16usize];
@@ -393,15 +394,16 @@ const _: () = {
     ["Offset of field: YggAttention::scale"][::core::mem::offset_of!(YggAttention, scale) - 84usize];
     ["Offset of field: YggAttention::softcap"][::core::mem::offset_of!(YggAttention, softcap) - 88usize];
     ["Offset of field: YggAttention::window"][::core::mem::offset_of!(YggAttention, window) - 92usize];
-    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 96usize];
-    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 120usize];
-    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 152usize];
+    ["Offset of field: YggAttention::spread"][::core::mem::offset_of!(YggAttention, spread) - 96usize];
+    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 104usize];
+    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 128usize];
+    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 160usize];
     ["Offset of field: YggAttention::partial_max"]
-        [::core::mem::offset_of!(YggAttention, partial_max) - 160usize];
+        [::core::mem::offset_of!(YggAttention, partial_max) - 168usize];
     ["Offset of field: YggAttention::partial_sum"]
-        [::core::mem::offset_of!(YggAttention, partial_sum) - 168usize];
-    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 176usize];
-    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 200usize];
+        [::core::mem::offset_of!(YggAttention, partial_sum) - 176usize];
+    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 184usize];
+    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 208usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -5,15 +5,19 @@ use ygg_kernels::{
     cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE},
 };
 
-/// Blocks of attention that a multiprocessor runs at a time.
-const ATTENTION_BLOCKS: usize = 4;
-
-/// Blocks that share the partitions of a prefix among them, of `beside` such groups of blocks: as many as the device runs at a time.
-pub(super) fn spread_blocks(processors: usize, beside: usize, partitions: usize) -> usize {
-    (ATTENTION_BLOCKS * processors).div_ceil(beside).min(partitions)
+/// Blocks that share the partitions of a prefix among them, and blocks that share the rows, of `beside` such groups of blocks: the former as
+/// many as the device runs at a time, the latter half as many.
+pub(super) fn blocks_of_group(
+    at_once: usize,
+    beside: usize,
+    partitions: usize,
+    rows: usize,
+) -> (usize, usize) {
+    let blocks = at_once.div_ceil(beside);
+    (blocks.min(partitions), blocks.div_ceil(2).min(rows))
 }
 
-/// Rows that the query vectors of a block of attention may be of: `rows_of_block` of the kernel.
+/// Rows that the query vectors of a block of attention may be of.
 pub(super) fn rows_of_block(rows: usize, group: usize) -> usize {
     rows.min((YGG_QUERY_TILE as usize + group - 2) / group + 1)
 }
@@ -54,9 +58,10 @@ mod tests {
 
     #[test]
     fn blocks_follow_the_device_and_never_exceed_the_context() {
-        assert_eq!(spread_blocks(132, 32, 64), 17);
-        assert_eq!(spread_blocks(132, 32, 3), 3);
-        assert_eq!(spread_blocks(2, 512, 64), 1);
+        assert_eq!(blocks_of_group(528, 32, 64, 1), (17, 1));
+        assert_eq!(blocks_of_group(528, 32, 3, 16), (3, 9));
+        assert_eq!(blocks_of_group(528, 128, 64, 16), (5, 3));
+        assert_eq!(blocks_of_group(8, 512, 64, 16), (1, 1));
         // A tile of query vectors may begin within a row.
         let group = |group: usize| rows_of_block(64, group);
         assert_eq!([group(1), group(3), group(4), group(16)], [16, 6, 5, 2]);

@@ -187,6 +187,24 @@ impl Device {
         Ok(function.cu_function())
     }
 
+    /// Blocks of a kernel that the device runs at a time, with so many threads and bytes of shared memory each.
+    pub(super) fn blocks_at_once(
+        &self,
+        name: &str,
+        threads: u32,
+        shared: usize,
+    ) -> Result<usize, BackendError> {
+        let function = self.function(name, u32::try_from(shared).expect("shared memory is small"))?;
+        let threads = i32::try_from(threads).expect("blocks are small");
+        let mut of_processor = 0;
+        // SAFETY: a function of the loaded module, and a place for the answer.
+        let told = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut of_processor, function, threads, shared)
+        };
+        check("count the blocks of a multiprocessor", told.result())?;
+        Ok(self.processors as usize * of_processor.unsigned_abs().max(1) as usize)
+    }
+
     /// Whether one of the kernels has never run: drivers load code when it first does, which a capture cannot wait for. They count as run
     /// from now on.
     pub(super) fn is_cold<'l>(&self, launches: impl IntoIterator<Item = &'l Launch>) -> bool {

@@ -11,10 +11,10 @@ use crate::ir::{self, ConvSpec, HeadTokens, KvSpec, Op, Program, Region, RopeId,
 
 use super::{
     super::BackendError,
-    attention::{attention_shared, rows_of_block, spread_blocks},
+    attention::{attention_shared, blocks_of_group, rows_of_block},
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
-    products::WideProduct,
+    products::{WideProduct, is_wide},
     projection::Projection,
     scratch::{Scratch, TILE_W, partitions, ranges, row_tiles},
     weights::{Packed, Weights},
@@ -276,6 +276,17 @@ impl<'a> Launches<'a> {
     ) -> Result<Vec<Launch>, BackendError> {
         let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
         let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
+        let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
+        let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
+        let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
+        let shared = attention_shared(self.kv_format, head_dim, widest);
+        let rows = queries.rows as usize;
+        let group = heads / kv_heads;
+        let tiles = (rows * group).div_ceil(YGG_QUERY_TILE as usize);
+        let partitions = partitions(self.at.context);
+        let at_once = self.device.blocks_at_once(&name, YGG_ATTENTION_THREADS, shared)?;
+        let (spread, own) =
+            blocks_of_group(at_once, kv_heads * tiles, partitions, rows_of_block(rows, group));
         let params = YggAttention {
             step,
             queries,
@@ -285,10 +296,11 @@ impl<'a> Launches<'a> {
             tails: self.input(self.at.words.tails),
             tail_capacity: number(self.at.words.tail_capacity),
             heads: number(heads),
-            partitions: number(partitions(self.at.context)),
+            partitions: number(partitions),
             scale: scoring.scale,
             softcap: scoring.softcap.unwrap_or(0.0),
             window: scoring.window.unwrap_or(u32::MAX),
+            spread: number(spread),
             rope,
             kv: self.kv(layer),
             partial,
@@ -297,16 +309,7 @@ impl<'a> Launches<'a> {
             out,
             next,
         };
-        let rows = queries.rows as usize;
-        let vectors = rows * heads / kv_heads;
-        let tiles = vectors.div_ceil(YGG_QUERY_TILE as usize);
-        let spread =
-            spread_blocks(self.device.processors() as usize, kv_heads * tiles, partitions(self.at.context));
-        let grid = [spread + rows_of_block(rows, heads / kv_heads), kv_heads, tiles];
-        let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
-        let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
-        let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
-        let shared = attention_shared(self.kv_format, head_dim, widest);
+        let grid = [spread + own, kv_heads, tiles];
         Ok(vec![
             self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
             self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
@@ -499,26 +502,30 @@ impl<'a> Launches<'a> {
     fn linear(
         &self,
         weights: &Packed,
-        params: YggLinear,
+        mut params: YggLinear,
         row_tiles: usize,
     ) -> Result<Vec<Launch>, BackendError> {
-        let launch = |name: &str, grid, shared| self.launch(name, grid, YGG_LINEAR_THREADS, shared, params);
         if weights.layout == Layout::F32 {
-            let blocks = weights.outputs.div_ceil(YGG_SPLIT_K as usize);
-            return Ok(vec![launch("ygg_linear_f32", [blocks, 1, 1], 0)?]);
+            let blocks = [weights.outputs.div_ceil(YGG_SPLIT_K as usize), 1, 1];
+            return Ok(vec![self.launch("ygg_linear_f32", blocks, YGG_LINEAR_THREADS, 0, params)?]);
         }
         let is_gated = !params.up_codes.is_null();
         let kind = if is_gated { "gated" } else { "linear" };
         let name = format!("ygg_{kind}_{}_w{}", weights.layout.name(), row_tiles * TILE_W);
         let tiles = weights.outputs.div_ceil(YGG_TILE_N as usize);
-        if row_tiles == 1 {
-            return Ok(vec![launch(&name, [tiles, 1, 1], 0)?]);
-        }
         let wide = WideProduct { tiles, is_gated, row_tiles };
-        let (blocks, pairs) = (wide.blocks(), wide.pairs());
-        let mut launches = vec![launch(&name, [blocks, pairs, 1], wide.shared())?];
-        if pairs > 1 {
-            launches.push(launch(&format!("ygg_{kind}_join"), [blocks, row_tiles, 1], 0)?);
+        let is_wide = is_wide(weights.layout, is_gated, row_tiles);
+        let is_joined = is_wide && wide.is_joined();
+        if !is_joined {
+            params.parts = std::ptr::null_mut();
+        }
+        let (parts, shared) = if is_wide { (wide.stretches(), wide.shared()) } else { (tiles, 0) };
+        // A block takes one part of the work after the other, so that it need not wait for weights in between.
+        let at_once = self.device.blocks_at_once(&name, YGG_LINEAR_THREADS, shared)?;
+        let launch = |name: &str, grid, shared| self.launch(name, grid, YGG_LINEAR_THREADS, shared, params);
+        let mut launches = vec![launch(&name, [parts.min(at_once), 1, 1], shared)?];
+        if is_joined {
+            launches.push(launch(&format!("ygg_{kind}_join"), [wide.blocks(), row_tiles, 1], 0)?);
         }
         Ok(launches)
     }
