@@ -68,7 +68,7 @@ fn tiers() -> Table<3> {
         Tier::Avx512 => Some(("AVX-512 F, BW, VL, DQ and VNNI", "natively")),
         Tier::Avx512Bf16 => Some(("also AVX-512 BF16", "natively")),
         Tier::Amx => Some(("also AMX tiles of BF16 and INT8", "natively and by emulation")),
-        Tier::Cuda => Some(("NVIDIA, compute capability 8.0", "by emulation only")),
+        Tier::Cuda => Some(("NVIDIA, compute capability 8.0", "by emulation; once on an H100")),
     };
     let rows = Tier::ALL.into_iter().filter_map(|tier| {
         let (needs, tested) = needs(tier)?;
