@@ -256,7 +256,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
         for (u32 t = part; t < part + steps * SPLIT_K; t += OF_TRIP) {
             // Behind a trip comes the next one, or the first of the next tile.
             const bool is_last = t + OF_TRIP >= steps * SPLIT_K;
-            const u32 next_t = is_last ? part : t + OF_TRIP;
+            const u32 next_t = is_last ? part : index(t) + OF_TRIP;
             const Words4* rows_of_next = is_last ? first_rows : rows_of_trip + OF_TRIP * OF_TILE;
             const Weights next(p, is_last ? tile + gridDim.x : tile, next_t);
 #pragma unroll
@@ -384,7 +384,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void wide_linear(const Yg
             }
         }
         const Stretch here = stretches[turn];
-        Words4* left = stretches.is_whole ? results : reinterpret_cast<Words4*>(p.parts) + (static_cast<u64>(here.block_tile) * PAIRS + here.pair) * OF_RESULT;
+        Words4* left = stretches.is_whole ? results : reinterpret_cast<Words4*>(p.parts) + (static_cast<u64>(here.block_tile) * PAIRS + here.pair) * index(OF_RESULT);
         const bool is_first = !stretches.is_whole || here.pair == 0;
         // Those of the two parts give each other one, half of its token rows at a time, and join it.
         constexpr u32 HALF = NT / 2;

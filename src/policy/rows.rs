@@ -71,7 +71,7 @@ impl RowChoice {
         widths.extend(self.widths.iter().map(|cost| cost.width).filter(|w| (least..=whole).contains(w)));
         let cost = |width| {
             let planned_us = self.planned(width).step_us;
-            costs.map_or(planned_us, |costs| costs.corrected_us(planned_us))
+            costs.map_or(planned_us, |costs| costs.corrected_us(width, planned_us))
         };
         best_width(expected, widths, self.rate, cost).expect("a choice has a width")
     }
@@ -187,7 +187,7 @@ mod tests {
         let mut costs = StepCosts::new(10.0);
         assert_eq!(choice.rows(&mut tree, &mut scratch, Some(&costs)), 3);
         for _ in 0..100 {
-            costs.took(12.0, 15.0);
+            costs.took(3, 12.0, 15.0);
         }
         // A row now costs 2.5 of the plan's microseconds, 0.31 tokens.
         assert_eq!(choice.rows(&mut tree, &mut scratch, Some(&costs)), 1);

@@ -76,9 +76,10 @@ impl PolicyState {
         }
     }
 
-    /// Whether the next step drafts.
+    /// Whether the next step drafts. One under guard does not where only a plain step can tell what drafting costs.
     pub(super) fn drafts(&self) -> bool {
-        self.guard.as_ref().is_none_or(Guard::drafts)
+        let is_measured = || !self.costs.is_some_and(|costs| costs.wants_plain());
+        self.guard.as_ref().is_none_or(|guard| guard.drafts() && is_measured())
     }
 
     /// How steps choose their rows.
@@ -97,12 +98,12 @@ impl PolicyState {
         let planned_us = self.choice.planned(rows).step_us - saved_us;
         if let Some(costs) = &mut self.costs {
             if speculated {
-                costs.took(planned_us, us);
+                costs.took(rows, planned_us, us);
             } else {
                 costs.took_plain(us);
             }
         }
-        let step_us = self.costs.as_ref().map_or(planned_us, |costs| costs.corrected_us(planned_us));
+        let step_us = self.costs.as_ref().map_or(planned_us, |costs| costs.corrected_us(rows, planned_us));
         if let Some(guard) = &mut self.guard {
             if !guard.drafts() {
                 guard.paused(counts);

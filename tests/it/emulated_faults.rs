@@ -103,8 +103,8 @@ fn planted_faults_are_caught() {
     let overflow = "reaches for memory that it was not given";
     let (product, attention) = ("product", "attention");
     for (check, fault, place, more, complaint) in [
-        // Blocks that begin a tile, or a row, before the last of the block before.
-        (product, SHIFT, line("blockIdx.x * index(tiles)") + "+-1", apart, race),
+        // Blocks that leave a piece of work, or begin a row, before the last of the block before.
+        (product, SHIFT, line("here.pair) * index(OF_RESULT)") + "+-1", apart, race),
         (product, SHIFT, line("index<u32>(YGG_TILE_W)") + "+-1", apart, race),
         // Activations, and keys, that are read while they are still being copied.
         (
@@ -114,16 +114,16 @@ fn planted_faults_are_caught() {
             (ORDER, "forwards"),
             "bits depend on the width",
         ),
-        (attention, WITHOUT, line("wait_for_copies<1>()"), (ORDER, "forwards"), "is off by"),
+        (attention, WITHOUT, line("wait_for_copies<IS_TOGETHER "), (ORDER, "forwards"), "is off by"),
         // The wrong inputs of a tile of weights, and of activations.
+        (product, SHIFT, line("Format::fragment(a[k], from, index("), (ORDER, "forwards"), "is off by"),
         (
             product,
             SHIFT,
-            line("Format::fragment(a[m][k], parts[m], index("),
+            line("stage[(n * 2 + index(half)) * WARP]"),
             (ORDER, "forwards"),
-            "is off by",
+            "bits depend on the width",
         ),
-        (product, SHIFT, line("index(half)) * WARP"), (ORDER, "forwards"), "bits depend on the width"),
         // Beyond what halves hold, and behind the last weight.
         (
             "fragments_saturate",
@@ -135,7 +135,7 @@ fn planted_faults_are_caught() {
         (
             product,
             SHIFT,
-            line("index(static_cast<u64>(tile) * p.tiles_k + t)") + "+100000",
+            line("index(static_cast<u64>(GATED ? tile : tile + m) * tiles_k + t)") + "+100000",
             (ORDER, "forwards"),
             overflow,
         ),

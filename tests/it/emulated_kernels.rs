@@ -125,7 +125,7 @@ fn traffic_is_told_of_every_launch() {
 /// The checks see a fault in what only a second trip of the loop over inputs does.
 #[test]
 fn a_fault_of_the_second_trip_is_noticed() {
-    let second = lines_with("index(t) + AHEAD * SPLIT_K");
+    let second = lines_with("index(t) + OF_TRIP");
     let [place] = &second[..] else { panic!("one line loads the tiles of later trips: {second:?}") };
     let told = told(&[PRODUCTS], &[(SHIFT, place)]);
     let said = String::from_utf8_lossy(&told.stdout);

@@ -273,7 +273,8 @@ struct Cache {
         run(name.c_str(), {p.spread + own, 2, (vectors + YGG_QUERY_TILE - 1) / YGG_QUERY_TILE}, YGG_ATTENTION_THREADS, shared, p);
         if (W == 1 && D % 8 == 0 && of.window > longest(rows)) asks_for_no_more(name, 4.0 * longest(rows) * D * element);
         run("ygg_attention_join", {heads, W, 1}, YGG_ATTENTION_THREADS, 0, p);
-        if (W == 1 && of.window > longest(rows)) asks_for_no_more("ygg_attention_join", 4.0 * heads * partitions * (stride + 2), 1.3 + 1.0 / partitions);
+        // Every warp reads the largest scores, twice, and the sums.
+        if (W == 1 && of.window > longest(rows)) asks_for_no_more("ygg_attention_join", 4.0 * heads * partitions * (stride + 3 * YGG_ATTENTION_THREADS / YGG_WARP), 1.3 + 1.0 / partitions);
         return out.fetch();
     }
 
@@ -534,9 +535,13 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
                 linear.parts = pairs > 1 ? parts.get() : nullptr;
                 const unsigned shared = !is_wide ? 0 : (YGG_WIDE_STAGES * 2 * YGG_TILE_K / 2 + YGG_WIDE_TILES * YGG_TILE_N * 3 / 2) * width * 4;
                 need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
-                run(name.c_str(), {std::min(blocks * pairs, most_blocks), 1, 1}, YGG_LINEAR_THREADS, shared, linear);
-                // Rows are asked for once for the outputs of a block, whatever their number.
-                asks_for_no_more(name, weights + 2.0 * (width * tiles_k * YGG_TILE_K * blocks));
+                const u32 launched = std::min(blocks * pairs, most_blocks);
+                run(name.c_str(), {launched, 1, 1}, YGG_LINEAR_THREADS, shared, linear);
+                // Rows are asked for once for the outputs of a block, whatever their number. A block that asks a tile ahead does so behind its last
+                // one, too.
+                const bool is_ahead = width == 8 || (!is_wide && !is_large);
+                const u32 behind = is_ahead ? std::min<u32>(YGG_SPLIT_K, tiles_k) * launched : 0;
+                asks_for_no_more(name, weights + 2.0 * (width * YGG_TILE_K * (tiles_k * blocks + behind)));
                 if (pairs > 1) {
                     run((kind + "join").c_str(), {blocks, width / 8, 1}, YGG_LINEAR_THREADS, 0, linear);
                     asks_for_no_more(kind + "join", 4.0 * (pairs * blocks * YGG_WIDE_TILES * YGG_TILE_N * width));

@@ -5,21 +5,22 @@ use ygg_kernels::{
     cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE},
 };
 
-/// Blocks that share the partitions of a prefix among them, and blocks that share the rows, of `beside` such groups of blocks: the former as
-/// many as the device runs at a time, the latter half as many.
-pub(super) fn blocks_of_group(
+/// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how many of its first blocks
+/// share the partitions of prefixes: those of one group as many as the device runs at a time, of all groups together. Blocks behind them,
+/// half as many, share the rows.
+pub(super) fn attention_grid(
     at_once: usize,
-    beside: usize,
+    kv_heads: usize,
+    (rows, group): (usize, usize),
     partitions: usize,
-    rows: usize,
-) -> (usize, usize) {
-    let blocks = at_once.div_ceil(beside);
-    (blocks.min(partitions), blocks.div_ceil(2).min(rows))
-}
-
-/// Rows that the query vectors of a block of attention may be of.
-pub(super) fn rows_of_block(rows: usize, group: usize) -> usize {
-    rows.min((YGG_QUERY_TILE as usize + group - 2) / group + 1)
+) -> ([usize; 3], usize) {
+    let tile = YGG_QUERY_TILE as usize;
+    let tiles = (rows * group).div_ceil(tile);
+    let blocks = at_once.div_ceil(kv_heads * tiles);
+    // Rows that the query vectors of a block may be of.
+    let rows_of_tile = rows.min((tile + group - 2) / group + 1);
+    let (spread, own) = (blocks.min(partitions), blocks.div_ceil(2).min(rows_of_tile));
+    ([spread + own, kv_heads, tiles], spread)
 }
 
 /// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products, and keys and values of a partition, whose
@@ -58,13 +59,15 @@ mod tests {
 
     #[test]
     fn blocks_follow_the_device_and_never_exceed_the_context() {
-        assert_eq!(blocks_of_group(528, 32, 64, 1), (17, 1));
-        assert_eq!(blocks_of_group(528, 32, 3, 16), (3, 9));
-        assert_eq!(blocks_of_group(528, 128, 64, 16), (5, 3));
-        assert_eq!(blocks_of_group(8, 512, 64, 16), (1, 1));
+        assert_eq!(attention_grid(528, 32, (1, 1), 64), ([18, 32, 1], 17));
+        assert_eq!(attention_grid(528, 32, (16, 1), 3), ([12, 32, 1], 3));
+        assert_eq!(attention_grid(528, 32, (64, 1), 64), ([8, 32, 4], 5));
+        assert_eq!(attention_grid(8, 512, (16, 1), 64), ([2, 512, 1], 1));
         // A tile of query vectors may begin within a row.
-        let group = |group: usize| rows_of_block(64, group);
-        assert_eq!([group(1), group(3), group(4), group(16)], [16, 6, 5, 2]);
-        assert_eq!(rows_of_block(1, 4), 1);
+        let own = |group: usize| {
+            let ([blocks, ..], spread) = attention_grid(10_000, 1, (64, group), 64);
+            blocks - spread
+        };
+        assert_eq!([own(1), own(3), own(4), own(16)], [16, 6, 5, 2]);
     }
 }

@@ -11,7 +11,7 @@ use crate::ir::{self, ConvSpec, HeadTokens, KvSpec, Op, Program, Region, RopeId,
 
 use super::{
     super::BackendError,
-    attention::{attention_shared, blocks_of_group, rows_of_block},
+    attention::{attention_grid, attention_shared},
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
     products::{WideProduct, is_wide},
@@ -281,12 +281,9 @@ impl<'a> Launches<'a> {
         let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
         let shared = attention_shared(self.kv_format, head_dim, widest);
         let rows = queries.rows as usize;
-        let group = heads / kv_heads;
-        let tiles = (rows * group).div_ceil(YGG_QUERY_TILE as usize);
         let partitions = partitions(self.at.context);
         let at_once = self.device.blocks_at_once(&name, YGG_ATTENTION_THREADS, shared)?;
-        let (spread, own) =
-            blocks_of_group(at_once, kv_heads * tiles, partitions, rows_of_block(rows, group));
+        let (grid, spread) = attention_grid(at_once, kv_heads, (rows, heads / kv_heads), partitions);
         let params = YggAttention {
             step,
             queries,
@@ -309,7 +306,6 @@ impl<'a> Launches<'a> {
             out,
             next,
         };
-        let grid = [spread + own, kv_heads, tiles];
         Ok(vec![
             self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
             self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
