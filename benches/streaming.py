@@ -74,7 +74,7 @@ def value_of(arguments, *names):
 
 def token_ids(program, prompts, arguments):
     """The tokens of every prompt, as yggc lays them out."""
-    kept = [("-m", "--model"), ("--threads",), ("--resident",), ("--plan",), ("--cache-dir",)]
+    kept = [("-m", "--model"), ("--threads",), ("--resident",), ("--cache-dir",)]
     device = [part for names in kept if (value := value_of(arguments, *names)) for part in (names[0], value)]
     texts = [json.loads(line)["text"] for line in pathlib.Path(prompts).read_text(encoding="utf-8").splitlines() if line.strip()]
     command = [program, "run", "--no-spec", "--json", "-n", "1", *device]
