@@ -4,9 +4,10 @@
 // of a tile is 16 bytes that are next to its neighbours', no shared memory is passed through, and dequantisation happens in
 // registers. Weights are the left operand (16 outputs), token rows the right one (8 at a time).
 //
-// Up to 8 rows, a block has one or two tiles of outputs and its warps a part of the inputs each. Of more rows (`wide_linear`) every
-// block would read more activations than weights: there a block has 8 tiles of outputs and two parts of the inputs at a time, whose
-// activations it copies to shared memory once.
+// Up to 16 rows, a block has a tile of outputs, or two of a gated pair, and its warps a part of the inputs each (`linear`). Of more rows every
+// block would read more activations than weights: there (`wide_linear`) a block has 8 tiles of outputs and two parts of the inputs at a
+// time, whose activations it copies to shared memory once. Either way a block takes one piece of work after the other, and asks for the weights
+// of the next while it still has results to leave: beginning and ending a block takes as long as reading a good part of what it multiplies.
 //
 // Row invariance: the inputs are split into YGG_SPLIT_K parts by tile number modulo; a warp adds the tiles of a part in order, and the
 // parts are joined in pairs, the pairs in order. None of it knows W. A column of an mma does not depend on the others.

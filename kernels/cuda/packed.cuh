@@ -10,8 +10,11 @@ namespace ygg {
 //
 // Where weights have scales, fragments are codes, with a constant beside them that spares their conversion: exact as bf16, so that nothing
 // of a weight is rounded. The products of SCALED fragments are summed, and a sum is made one of weights in f32: `scale * sum + offset * sum
-// of inputs`. Sums of inputs are products with ones. `BLOCKS` of up to 8 rows are on a multiprocessor at a time. `ahead` says how many tiles of inputs are on their way, of so many tiles of 8 token
-// rows: what registers have room for.
+// of inputs`. Sums of inputs are products with ones.
+//
+// So many blocks are to fit a multiprocessor, which bounds registers: BLOCKS of up to 8 rows, BLOCKS_OF_16, BLOCKS_OF_32, and GATED_BLOCKS of a
+// gated pair and up to 8. `ahead` says how many tiles of inputs are on their way, of so many tiles of 8 token rows: what registers then have
+// room for.
 
 // What makes weights of codes, of one output.
 struct Scale {
