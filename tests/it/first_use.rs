@@ -5,7 +5,6 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
     thread,
     time::Duration,
 };
@@ -17,14 +16,8 @@ use crate::{
     tiny_commands::{self as tiny, json},
 };
 
-/// A model whose context holds few of the calibration prompts, so that measuring is quick.
-fn quick_model() -> &'static Path {
-    static MODEL: OnceLock<PathBuf> = OnceLock::new();
-    MODEL.get_or_init(|| tiny::write("quick.gguf", &SyntheticSpec { context: 96, ..tiny::spec() }))
-}
-
 fn run(cache: &Path) -> Command {
-    let mut command = tiny::on_machine("run", quick_model());
+    let mut command = tiny::on_quick("run");
     command.args(["-p", "hello", "-n", "8", "--json", "--cache-dir"]).arg(cache);
     command
 }
@@ -119,7 +112,7 @@ fn a_plan_is_made_once_survives_a_kill_and_is_remade_when_it_is_damaged() {
 fn a_drafter_model_that_was_not_measured_is_left_out_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let cache = folder.path();
-    let draft = ["--draft-model", quick_model().to_str().expect("UTF-8")];
+    let draft = ["--draft-model", tiny::quick_model().to_str().expect("UTF-8")];
     let first = json(run(cache).args(draft));
     let place = plan_in(cache);
     let mut plan = plan::read(&place).expect("a plan");

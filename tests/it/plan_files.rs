@@ -21,13 +21,14 @@ fn search(arguments: &[&str], output: &Path) -> std::process::Output {
 
 #[test]
 fn a_profile_becomes_a_plan_that_can_be_shown() {
+    let before = plan();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("new.plan");
     let said = success(&search(&["-m", model().to_str().expect("UTF-8")], &file));
     for part in ["chosen ", "expected ", "lost ", "lookup", "layer_skip", "rests on ", "measured ", "for "] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let [made, before] = [&file, plan()].map(|file| plan::read(file).expect("a plan"));
+    let [made, before] = [&file, before].map(|file| plan::read(file).expect("a plan"));
     let at_once = Plan { made_at: before.made_at, ..made.clone() };
     assert!(
         plan::encode(&at_once).expect("valid") == fs::read(plan()).expect("written"),

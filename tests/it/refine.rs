@@ -13,17 +13,12 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-use yggc::{measure::profile_file, model::synthetic::SyntheticSpec, plan};
+use yggc::{measure::profile_file, plan};
 
 use crate::{
     program::{success, yggc},
     tiny_commands::{self as tiny, json},
 };
-
-fn quick_model() -> &'static Path {
-    static MODEL: OnceLock<PathBuf> = OnceLock::new();
-    MODEL.get_or_init(|| tiny::write("refined.gguf", &SyntheticSpec { context: 96, ..tiny::spec() }))
-}
 
 /// A cache as a first use leaves it.
 fn used_once() -> (TempDir, Value) {
@@ -44,14 +39,14 @@ fn used_once() -> (TempDir, Value) {
 }
 
 fn run(cache: &Path) -> Value {
-    let mut command = tiny::on_machine("run", quick_model());
+    let mut command = tiny::on_quick("run");
     json(command.args(["-p", "hello", "-n", "8", "--json", "--cache-dir"]).arg(cache))
 }
 
 fn refine(cache: &Path) -> Command {
     let mut command = yggc();
-    command.args(["plan", "refine", "--threads", "1", "--isa", "portable", "--budget", "8", "-m"]);
-    command.arg(quick_model()).arg("--cache-dir").arg(cache);
+    command.args(["plan", "refine", "--threads", "1", "--budget", "8", "-m"]);
+    command.arg(tiny::quick_model()).arg("--cache-dir").arg(cache);
     command
 }
 
@@ -100,7 +95,7 @@ fn a_refined_plan_knows_more_drafters_and_changes_no_answer() {
 
 /// A service that refines its plan after a second, and what it says.
 fn serve(cache: &Path) -> (Child, String, BufReader<std::process::ChildStderr>) {
-    let mut command = tiny::on_machine("serve", quick_model());
+    let mut command = tiny::on_quick("serve");
     command.args(["--port", "0", "--refine=1", "--cache-dir"]).arg(cache).env_remove("YGGC_API_KEY");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("yggc starts");
     let mut url = String::new();

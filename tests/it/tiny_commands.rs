@@ -50,6 +50,19 @@ pub(crate) fn on_machine(command: &str, model: &Path) -> Command {
     yggc
 }
 
+/// A model whose context holds few of the calibration prompts, so that measuring is quick.
+pub(crate) fn quick_model() -> &'static Path {
+    static MODEL: OnceLock<PathBuf> = OnceLock::new();
+    MODEL.get_or_init(|| write("quick.gguf", &SyntheticSpec { layers: 3, context: 96, ..spec() }))
+}
+
+/// The command with [`quick_model`], on the tier that is tested where one is enough: what measures is as quick as it can be.
+pub(crate) fn on_quick(command: &str) -> Command {
+    let mut yggc = yggc();
+    yggc.arg(command).arg("-m").arg(quick_model()).args(["--threads", "1"]);
+    yggc
+}
+
 /// [`on_machine`] with the tiny model.
 pub(crate) fn on_tiny(command: &str) -> Command {
     on_machine(command, model())

@@ -1,0 +1,236 @@
+//! What the steps are of: models, executables and drafters.
+
+use std::{sync::Arc, time::Duration};
+
+use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
+use yggc::{
+    model::{
+        HiddenStateModel, KeptPlace, Model,
+        synthetic::{HiddenStateSpec, SyntheticSpec},
+    },
+    plan::{
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, NgramSettings, RowChoice,
+        RowRule, Schedule, SuffixSettings, WidthCost,
+    },
+    policy::{GuardTerms, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts},
+    runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
+    speculate::{
+        Decoder, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Policy, Recycling, Retrieval,
+        SelfDrafter, StepRange, StepShape, Suffix, Swift,
+        corpus::{Corpus, CorpusStore},
+    },
+    storage::MappedFile,
+    tree::Template,
+};
+
+pub(crate) const CONTEXT: usize = 2_048;
+/// Several ranges of logits, and few enough that the head is not most of the work.
+pub(crate) const VOCABULARY: u32 = 1_024;
+pub(crate) const SHAPE: StepShape =
+    StepShape { depth: 4, draft_width: 4, verify_width: 8, top_k: 8, draft_temperature: 1.0 };
+
+/// Tokens that a try of another skip set is over.
+pub(crate) const WINDOW: usize = 8;
+
+pub(crate) fn spec() -> SyntheticSpec {
+    SyntheticSpec {
+        layers: 4,
+        context: CONTEXT,
+        vocabulary: VOCABULARY as usize,
+        format: WeightFormat::Q4_1,
+        ..SyntheticSpec::default()
+    }
+}
+
+pub(crate) fn model() -> Model {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tiny.gguf");
+    spec().write_gguf(&path).expect("the model is written");
+    Model::open(&path).expect("a generated model opens")
+}
+
+pub(crate) fn set(model: &Model, tier: Tier, activations: Activations) -> Arc<ExecutableSet> {
+    Arc::new(set_within(model, tier, activations, None).expect("a generated model compiles and loads"))
+}
+
+pub(crate) fn set_within(
+    model: &Model,
+    tier: Tier,
+    activations: Activations,
+    resident: Option<usize>,
+) -> Result<ExecutableSet, RuntimeError> {
+    let (widths, kv_format) = (vec![4, 8], KvFormat::F16);
+    let options =
+        SetOptions { tier, kv_format, activations, widths, model_context: CONTEXT, threads: 1, resident };
+    ExecutableSet::build(&model.graph, model.weights.as_ref(), &options)
+}
+
+/// Executables whose weights are streamed as far as can be.
+pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("tiny.gguf");
+    SyntheticSpec { feed_forward: 1024, ..spec() }.write_gguf(&path).expect("the model is written");
+    let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
+    while !stamp().expect("a system that notes changes").is_settled() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let kept =
+        KeptPlace { folder: folder.path().into(), least_bytes: 0, most_bytes: None, most_read_bytes: 0 };
+    let model = Model::open(&path).expect("a generated model opens");
+    let model = model.kept_in(kept, |_| ()).expect("the system says how old it is");
+    let activations = if tier == Tier::Cuda { Activations::Native } else { Activations::Int8 };
+    let within = |budget| set_within(&model, tier, activations, Some(budget));
+    let least = match within(0) {
+        Err(RuntimeError::Budget(error)) => error.least,
+        other => panic!("expected a budget that is too small, found {other:?}"),
+    };
+    let set = within(least).expect("enough").with_heads(model.weights.as_ref(), &[kept_tokens()]);
+    let set = set.expect("tokens in order");
+    assert!(set.placed().is_some_and(|placed| placed.streamed > placed.staging));
+    Arc::new(set)
+}
+
+/// The same executables with drafter models beside them: the model itself, and one that reads its hidden rows.
+pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    HiddenStateSpec::for_verifier(&spec()).write_folder(folder.path()).expect("written");
+    let drafter = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+    let keeping = set.with_kept_hidden(model.weights.as_ref()).expect("it compiles");
+    let (graph, weights) = drafter.over(set.graph(), Arc::clone(&model.weights)).expect("its verifier");
+    let hidden = keeping.beside(&graph, weights.as_ref(), CONTEXT).expect("it compiles");
+    Arc::new(keeping.with_draft("model", Arc::clone(set)).with_draft("hidden_state", Arc::new(hidden)))
+}
+
+/// Tokens of the trimmed head.
+pub(crate) fn kept_tokens() -> Vec<u32> {
+    (0..VOCABULARY).step_by(3).collect()
+}
+
+pub(crate) fn session_options(threads: usize) -> SessionOptions {
+    let tree_nodes = SHAPE.scratch_rows(Schedule::HeadAhead) + WINDOW;
+    SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
+}
+
+pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
+    let groups = session.set().groups();
+    match name {
+        "none" => None,
+        "lookup" => Some(Box::new(Lookup::new(3, 1, &SHAPE).expect("lengths in order"))),
+        "retrieval" => Some(Box::new(retrieval(60))),
+        "retrieval_lookup" => {
+            let lookup = Lookup::new(3, 1, &SHAPE).expect("lengths in order");
+            Some(Box::new(retrieval(60).after_lookup(lookup)))
+        }
+        "suffix" => Some(Box::new(Suffix::new(
+            // A text that is dropped and built again within the steps that are counted.
+            SuffixSettings { remembered: 70, ..SuffixSettings::DEFAULT },
+            &SHAPE,
+        ))),
+        "recycling" => Some(Box::new(Recycling::new(session.set().vocabulary(), &SHAPE))),
+        "ngram" => {
+            let settings = NgramSettings { pool: 1, ..NgramSettings::DEFAULT };
+            Some(Box::new(Ngram::new(settings, &SHAPE).expect("a pool that fits")))
+        }
+        "layer_skip" => {
+            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            Some(Box::new(SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width")))
+        }
+        "template" => {
+            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let equal = SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width");
+            let template = Template::kary(2, 3, 8);
+            Some(Box::new(equal.with_template(&template, &SHAPE).expect("it fits the shape")))
+        }
+        "trimmed_head" => {
+            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let head = session.set().head(&kept_tokens()).expect("it was made");
+            Some(Box::new(
+                SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width").with_variant(head),
+            ))
+        }
+        "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
+        "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
+        "model" | "hidden_state" => {
+            let draft = session.set().draft(name).expect("it was made");
+            Some(Box::new(ModelDrafter::new(session, draft, &SHAPE).expect("a planned width")))
+        }
+        "mixed" => {
+            let parts = ["lookup", "suffix", "recycling", "ngram"].map(|part| drafter(part, session));
+            Some(Box::new(Mixed::new(parts.into_iter().flatten().collect(), &SHAPE).expect("several")))
+        }
+        other => unreachable!("drafter {other}"),
+    }
+}
+
+/// Retrieval from a store of the prompt and of some `texts` of 400 tokens.
+pub(crate) fn retrieval(texts: u32) -> Retrieval {
+    let mut corpus = Corpus::default();
+    corpus.push(&prompt());
+    for first in 0..texts {
+        corpus.push(&(0..400).map(|i| (i * (first + 1) + first) % VOCABULARY).collect::<Vec<u32>>());
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("texts.store");
+    std::fs::write(&path, corpus.encode(VOCABULARY, [0; 32]).expect("a small corpus")).expect("written");
+    let store = CorpusStore::open(&path).expect("it was just written");
+    Retrieval::new(store, 16, 1, &SHAPE).expect("lengths in order")
+}
+
+/// A drafter that tries another skip set before every step, every second one by the Gaussian process.
+pub(crate) fn swift(session: &Session, growth: DraftGrowth) -> Swift {
+    let times = SkipTimes { verify: vec![(1, 1.0), (8, 2.0)], draft: vec![(1, 0.5)] };
+    let settings = SkipSearchSettings {
+        window: WINDOW,
+        share: 1e3,
+        interval: 2,
+        enough: 2.0,
+        ..SkipSearchSettings::default()
+    };
+    let depth = SHAPE.depth as u32;
+    let search =
+        SkipSearch::new(session.set().groups(), &[2, 5], depth, SkipCosts::new(times, 0.75), settings);
+    Swift::new(session, search, &SHAPE, growth, SHAPE.scratch_rows(Schedule::HeadAhead))
+        .expect("room for tries")
+}
+
+/// A prompt that repeats itself, so that lookup proposes.
+pub(crate) fn prompt() -> Vec<u32> {
+    (0..60).map(|i| i % 7).collect()
+}
+
+/// Committed tokens from which the counted steps are in another range, like the first.
+pub(crate) const FURTHER: usize = 75;
+
+/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass, within
+/// both of its ranges.
+pub(crate) fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
+    let StepShape { depth, verify_width, .. } = SHAPE;
+    let further = StepRange { from: FURTHER, drafts: true, depth, verify_width };
+    let decoder = with_choices(decoder, schedule).with_range(further).expect("a shape like the first");
+    with_choices(decoder, schedule).with_schedule(schedule).expect("a schedule that the drafter can keep")
+}
+
+/// The same decoder, whose newest range goes by predictions and calibrated values.
+pub(crate) fn with_choices(decoder: Decoder, schedule: Schedule) -> Decoder {
+    let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
+    let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
+    let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
+    // Time is worth so little that all is verified, whatever the clock makes of its cost.
+    let rule = if schedule.prunes_on_device() { RowRule::Widest } else { RowRule::BestRate };
+    let choice = RowChoice { rule, widths, rate: 1e-9, calibration };
+    let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9, limits: GuardLimits::DEFAULT };
+    let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
+    let decoder = decoder.with_policy(policy).expect("the widths of the shape");
+    match schedule {
+        // None of these leaves a hidden row to tell by.
+        Schedule::HeadAhead | Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => decoder,
+        Schedule::Plain | Schedule::OneLaunch => {
+            // A depth more costs nothing, so that all is drafted whatever is told.
+            let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
+            let depth = SHAPE.depth as u32;
+            let costs = DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=depth).map(cost).collect() };
+            let network = DepthNetwork::blank(2 * decoder.session().set().model_width(), SHAPE.depth);
+            decoder.with_depths(costs, network).expect("a network for the model")
+        }
+    }
+}
