@@ -8,7 +8,8 @@ use crate::{
     fingerprint::Fingerprints,
     grid::CellSamples,
     live_trace::LiveTrace,
-    subject::DrafterName,
+    statistics::median,
+    subject::{Cell, DrafterName, Stage},
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
     tuning::{self, TuningMeasurement},
@@ -39,6 +40,9 @@ pub struct Profile {
     pub tunings: Vec<TuningMeasurement>,
     /// Raw samples by cell.
     pub measurements: Vec<CellSamples>,
+    /// Samples of some verification cells from before anything was recorded, which tell how much the machine changes within a profile;
+    /// empty where there was no time for them.
+    pub earlier: Vec<CellSamples>,
     /// Recorded steps of model drafters, one trace per drafter and temperature.
     pub traces: Vec<Trace>,
     /// Recorded requests, for drafters that need no model.
@@ -112,6 +116,32 @@ impl Profile {
         LatencyTable::from_samples(&self.measurements, self.noise_threshold)
     }
 
+    /// How much the machine changed between the [earlier](Profile::earlier) samples and the others, in what a verification of up to
+    /// `widest` rows costs as a multiple of one row: the largest factor, as the absolute value of its logarithm. 0 where nothing tells.
+    pub fn drift(&self, widest: u32) -> f64 {
+        let in_rows = |cells: &[CellSamples]| -> BTreeMap<(u32, u32), f64> {
+            let verify = cells.iter().filter(|samples| samples.cell.stage == Stage::Verify);
+            let medians: BTreeMap<_, _> = verify
+                .filter_map(|samples| {
+                    let Cell { width, context, .. } = samples.cell;
+                    Some(((context, width), median(&samples.samples_us)?))
+                })
+                .collect();
+            let of_one = |context| medians.get(&(context, 1));
+            let multiple = |(&(context, width), us): (&(u32, u32), &f64)| {
+                Some(((context, width), us / of_one(context)?))
+            };
+            medians.iter().filter_map(multiple).collect()
+        };
+        let (earlier, later) = (in_rows(&self.earlier), in_rows(&self.measurements));
+        let changes =
+            earlier.iter().filter(|((_, width), _)| *width <= widest).filter_map(|(place, before)| {
+                let change: f64 = (later.get(place)? / before).ln();
+                Some(change.abs())
+            });
+        changes.fold(0.0, f64::max)
+    }
+
     /// The drafters of which steps were recorded and no latency was measured, for want of time: no plan can use them.
     pub fn without_latencies(&self) -> Vec<&DrafterName> {
         let traced = self.traces.iter().map(|trace| &trace.drafter);
@@ -139,6 +169,14 @@ impl Profile {
             return inconsistent(what, expected, found);
         }
         let table = self.table()?;
+        if !self.earlier.is_empty() {
+            LatencyTable::from_samples(&self.earlier, self.noise_threshold)?;
+        }
+        let is_verification = |cell: &Cell| cell.stage == Stage::Verify && cell.width > 0;
+        if let Some(other) = self.earlier.iter().find(|earlier| !is_verification(&earlier.cell)) {
+            let found = other.cell.to_string();
+            return inconsistent("earlier cell", "a verification of one row or more", found);
+        }
         let mut known = BTreeMap::new();
         for drafter in &self.drafters {
             if known.insert(&drafter.name, drafter).is_some() {

@@ -15,6 +15,7 @@ mod calibration;
 mod corpus;
 mod depth;
 mod drafters;
+mod drift;
 mod forwards;
 mod kernel_report;
 mod kernels;

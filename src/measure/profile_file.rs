@@ -13,7 +13,7 @@ mod columns;
 mod tests;
 
 /// The version of the format this build reads and writes; it changes with every field of [`Profile`] and with the layout of the columns.
-pub const PROFILE_FORMAT: u32 = 2;
+pub const PROFILE_FORMAT: u32 = 3;
 
 const SEAL: Seal = Seal { magic: b"YGGPROF\0", format: PROFILE_FORMAT, most_payload_bytes: 256 << 20 };
 
@@ -128,6 +128,7 @@ fn outline(profile: &Profile) -> Profile {
         drafters,
         tunings,
         measurements,
+        earlier,
         traces,
         token_traces,
         live_traces,
@@ -168,6 +169,7 @@ fn outline(profile: &Profile) -> Profile {
         drafters: drafters.clone(),
         tunings: tunings.clone(),
         measurements: measurements.clone(),
+        earlier: earlier.clone(),
         traces: traces.iter().map(of_trace).collect(),
         token_traces: token_traces.clone(),
         live_traces: live_traces.iter().map(of_live_trace).collect(),

@@ -24,6 +24,7 @@ use super::{
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
     drafters::{Substitutes, drafters_of},
+    drift::earlier,
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
@@ -236,6 +237,8 @@ pub fn profile(
     let measured_tunings =
         if streams { Vec::new() } else { measure_tunings(loaded, for_tunings, options.pinning, advance)? };
     let tunings = choose_tunings(&measured_tunings);
+    let earlier =
+        if streams { Vec::new() } else { earlier(loaded, (&text, contexts[0]), &tunings, options)? };
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
     let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
@@ -312,6 +315,7 @@ pub fn profile(
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
         tunings: measured_tunings,
         measurements,
+        earlier,
         traces,
         token_traces,
         live_traces,

@@ -113,7 +113,7 @@ impl Search<'_> {
         points.retain(|point| !is_live || point.sub_plan.shape.verify_width <= shape.verify_width);
         points.sort_by(best_first);
         let Some(point) = best_of(&points, origin.place, &limits) else { return Ok(None) };
-        let unseen = unseen(&table, context, points.iter(), point);
+        let unseen = unseen(self.profile, (&table, context), points.iter(), point);
         Ok(Some((point.sub_plan.clone(), unseen)))
     }
 }

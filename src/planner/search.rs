@@ -312,7 +312,7 @@ impl Search<'_> {
         let best = |place| {
             let point = best_of(&points, place, fix)?;
             let own = points.iter().filter(move |point| point.place == place);
-            Some(Best { point, unseen: unseen(self.table, self.context, own, point) })
+            Some(Best { point, unseen: unseen(self.profile, (self.table, self.context), own, point) })
         };
         let best: Vec<Best<'_>> = (0..self.profile.drafters.len()).filter_map(best).collect();
         let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {

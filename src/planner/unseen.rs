@@ -4,7 +4,7 @@
 //! Prompts differ more than the steps of one, so they are the units of chance (Cochran, *Sampling Techniques*, 1977, 6.3 on ratios of
 //! sums). The flattery of a choice is found by choosing by some prompts and pricing by the others (cross-validation of the whole
 //! choice: Stone, *Journal of the Royal Statistical Society B* 36, 1974).
-use ygg_profiler::{LatencyTable, Stage};
+use ygg_profiler::{LatencyTable, Profile, Stage};
 
 use super::{NOISE_MARGIN, selection::Point};
 use crate::plan::{Prediction, StageTime, Unseen};
@@ -13,6 +13,13 @@ use crate::plan::{Prediction, StageTime, Unseen};
 const FOLDS: usize = 5;
 /// Two-sided 90 % quantiles of the normal distribution, and of Student's with 1, 2, ... degrees of freedom.
 const NORMAL: f64 = 1.645;
+/// The relative standard deviation between prompts of the time per token, as drafters of the measured models had it, and how many
+/// prompts it counts as.
+const USUAL_SPREAD: f64 = 0.25;
+const USUAL_COUNTS: f64 = 1.0;
+/// What one change tells of the next, beside a variance that is taken from [`NOISE_MARGIN`] and counts three times: Student's quantile
+/// with 4 degrees of freedom over the root of as many.
+const DRIFT_QUANTILE: f64 = 2.132 / 2.0;
 const STUDENT: [f64; 10] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812];
 
 /// Tokens that the steps of one prompt emitted, and their time.
@@ -70,23 +77,21 @@ pub(super) fn is_tie(best: &Point, point: &Point) -> bool {
     us_per_token(b) / us_per_token(a) - 1.0 < standard_error(differences)
 }
 
-/// What `best`, chosen of `points` by all their prompts, should give on others.
+/// What `best`, chosen of `points` by all their prompts, should give on others, and on the machine as it may be then: by how much rows
+/// became dearer or cheaper while `profile` was measured, they may again.
 pub(super) fn unseen<'p>(
-    table: &LatencyTable,
-    context: u32,
+    profile: &Profile,
+    (table, context): (&LatencyTable, u32),
     points: impl Iterator<Item = &'p Point> + Clone,
     best: &Point,
 ) -> Unseen {
     let Prediction { ar_tpot_us, speedup, .. } = best.sub_plan.predicted;
     let speedup = cross_fitted(points).map_or(speedup, |us| (ar_tpot_us / us).min(speedup));
     let prompts = best.by_prompt.len();
-    let student = match prompts {
-        0 | 1 => NORMAL,
-        n => STUDENT.get(n - 2).copied().unwrap_or(NORMAL + 1.6 / (n as f64 - 1.0)),
-    };
-    let of_prompts = student * standard_error(influences(&best.by_prompt));
+    let of_prompts = of_prompts(prompts, standard_error(influences(&best.by_prompt)));
     let of_cells = NORMAL * cell_error(table, context, best);
-    let factor = |of_prompts: f64| 1.0 + of_prompts.hypot(of_cells).hypot(NOISE_MARGIN);
+    let of_machine = NOISE_MARGIN.hypot(DRIFT_QUANTILE * profile.drift(best.sub_plan.shape.verify_width));
+    let factor = |of_prompts: f64| 1.0 + of_prompts.hypot(of_cells).hypot(of_machine);
     // As many other prompts differ from all prompts by as much as these do.
     let of_as_many = factor(std::f64::consts::SQRT_2 * of_prompts);
     Unseen {
@@ -96,6 +101,18 @@ pub(super) fn unseen<'p>(
         high: speedup * of_as_many,
         prompts: u32::try_from(prompts).unwrap_or(u32::MAX),
     }
+}
+
+/// How far the time per token of `prompts` prompts may be off that of all others, relative to it, by their standard error. Few prompts may
+/// agree by chance, so what prompts of other profiles differed by counts as much as one of these (the conjugate prior of a variance:
+/// Gelman and others, *Bayesian Data Analysis*, 3rd edition, 2.6).
+fn of_prompts(prompts: usize, standard_error: f64) -> f64 {
+    let n = prompts.max(1) as f64;
+    let of_one = n.sqrt() * standard_error;
+    let freedom = n - 1.0 + USUAL_COUNTS;
+    let spread = ((USUAL_COUNTS * USUAL_SPREAD.powi(2) + (n - 1.0) * of_one.powi(2)) / freedom).sqrt();
+    let student = STUDENT.get(freedom as usize - 1).copied().unwrap_or(NORMAL + 1.6 / freedom);
+    student * spread / n.sqrt()
 }
 
 /// The part that a prompt is dealt to. Neighbours are of different kinds, in turn, so parts go by more than the remainder.
@@ -177,6 +194,16 @@ mod tests {
         assert!((error / jackknife - 1.0).abs() < 0.1, "{error} and {jackknife}");
         assert_eq!(standard_error(influences(&all[..1])), 0.0);
         assert_eq!(standard_error(influences(&prompts(&[(1.0, 5.0), (2.0, 10.0)]))), 0.0);
+    }
+
+    #[test]
+    fn few_prompts_that_agree_are_trusted_less_than_many() {
+        let errors = [1, 2, 4, 8, 24, 200].map(|prompts| of_prompts(prompts, 0.0));
+        assert!(errors.is_sorted_by(|a, b| a > b), "{errors:?}");
+        assert!(errors[0] > 1.0 && errors[2] > 0.1 && errors[4] < 0.02, "{errors:?}");
+        // Many say for themselves how far they differ.
+        let of_many = of_prompts(200, 0.03);
+        assert!((of_many / (NORMAL * 0.03) - 1.0).abs() < 0.02, "{of_many}");
     }
 
     #[test]

@@ -36,6 +36,13 @@ fn write_text(profile: &Profile, table: &LatencyTable, out: &mut String) -> fmt:
         profile.measurements.len(),
         profile.tunings.len()
     )?;
+    if !profile.earlier.is_empty() {
+        let (cells, drift) = (profile.earlier.len(), 100.0 * profile.drift(u32::MAX).exp_m1());
+        writeln!(
+            out,
+            "drift        {cells} cells were measured before the recordings too: several rows beside one changed by {drift:.0} % at most"
+        )?;
+    }
     let tokens: usize = profile.token_traces.iter().map(|request| request.output.len()).sum();
     writeln!(
         out,

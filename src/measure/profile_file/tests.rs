@@ -216,6 +216,10 @@ fn profile(size: &Size) -> Profile {
             .collect(),
         tunings: (1..=size.tuned).map(|rows| tuned(rows, &mut dice)).collect(),
         measurements: cells.map(|cell| CellSamples { cell, samples_us: dice.samples_us(7) }).collect(),
+        earlier: vec![CellSamples {
+            cell: Cell { stage: Stage::Verify, width: 1, context: 128 },
+            samples_us: dice.samples_us(3),
+        }],
         traces,
         token_traces: (0..size.prompts[0].1)
             .map(|_| TokenTrace {

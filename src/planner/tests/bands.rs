@@ -3,7 +3,7 @@ use ygg_profiler::{CellSamples, Profile, TokenTrace};
 
 use super::{
     search::{VERIFY_WIDTHS, cells, good_profile, plan, requests},
-    synthetic::{Oracle, name, profile, record, samples, shown},
+    synthetic::{Oracle, name, profile, record, samples, shown, surely},
 };
 use crate::planner::SearchError;
 use crate::{
@@ -40,7 +40,7 @@ fn profile_of(wanted: &[f32], relabelled: bool) -> Profile {
             token_traces.extend(requests.into_iter().map(|r| TokenTrace { temperature: label, ..r }));
         }
     }
-    profile(measured(), traces, token_traces)
+    surely(profile(measured(), traces, token_traces))
 }
 
 fn whole() -> Plan {
@@ -199,8 +199,8 @@ fn a_band_with_the_same_choice_says_what_it_gives() {
     let mut hot = same.traces[0].clone();
     hot.temperature = 0.6;
     same.traces.push(hot);
-    let hot = requests().into_iter().map(|r| TokenTrace { temperature: 0.6, ..r });
-    same.token_traces.extend(hot.collect::<Vec<_>>());
+    let hot = same.token_traces.clone().into_iter().map(|r| TokenTrace { temperature: 0.6, ..r });
+    same.token_traces.extend(hot);
     let same = plan(&same, "").unwrap();
     let aal = format!("{:.2}", same.chosen().predicted.aal);
     assert_eq!(explain(&same).bands[1].reason, format!("as at 0, with {aal} tokens a step instead of {aal}"));

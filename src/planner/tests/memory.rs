@@ -5,7 +5,7 @@ use ygg_profiler::{CellSamples, Profile, Split, Stage, SubstituteBytes, Trace, W
 
 use super::{
     search::{DRAFT_WIDTHS, VERIFY_WIDTHS, plan},
-    synthetic::{MADE_AT, Oracle, fingerprints, in_full, name, profile, record, samples, shown},
+    synthetic::{MADE_AT, Oracle, fingerprints, in_full, name, profile, record, samples, shown, surely},
 };
 use crate::{
     plan::{DrafterKind, Plan, PlannedMemory, Shape, SubstituteSettings, decode, encode},
@@ -214,7 +214,7 @@ fn the_best_division_is_that_of_trying_all() {
 
 #[test]
 fn the_plan_is_for_the_best_division_and_bound_to_it() {
-    let profile = TRUTHS[0].profile(4);
+    let profile = surely(TRUTHS[0].profile(4));
     let mut chosen = Vec::new();
     for bytes in [300, 380, 420, 460, 500, 540] {
         let plan = within(&profile, "", bytes).unwrap();
@@ -231,7 +231,7 @@ fn the_plan_is_for_the_best_division_and_bound_to_it() {
         assert_eq!(memory.substitute_bytes, bits.map_or(0, |bits| split.substitute_bytes(bits).unwrap()));
         assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
         // As if it had been measured there.
-        let mut there = TRUTHS[0].profile(place.unwrap());
+        let mut there = surely(TRUTHS[0].profile(place.unwrap()));
         there.fingerprints.machine.resident_bytes = Some(split.budget_bytes);
         let measured = super::search::plan(
             &there,
@@ -289,7 +289,7 @@ fn what_cannot_be_divided_is_refused() {
 
 #[test]
 fn memory_and_reading_are_explained() {
-    let profile = TRUTHS[0].profile(4);
+    let profile = surely(TRUTHS[0].profile(4));
     let plan = within(&profile, "", 500).unwrap();
     let said = in_full(&plan);
     let start = said.find("stages of the chosen step").unwrap();

@@ -50,7 +50,7 @@ fn a_screen_says_what_is_chosen_what_it_promises_what_lost_and_what_it_rests_on(
             "lost         layer_skip  ",
             " % slower than lookup",
             "ngram       no evidence: no recorded steps of its own",
-            "rests on     1 recorded prompt (calibration synthetic)",
+            "rests on     12 recorded prompts (calibration synthetic)",
             "steps of lookup",
             "measured     3 days ago, 2026-11-22 14:03 UTC; planned 2 days ago, 2026-11-23 14:03 UTC",
             "for          GenuineIntel, 2 threads, avx2; tiny (ab); kernels cd",

@@ -1,8 +1,8 @@
 //! What a plan expects of prompts that were not recorded, against such prompts.
-use ygg_profiler::TokenTrace;
+use ygg_profiler::{CellSamples, Profile, TokenTrace};
 
 use super::{
-    search::plan,
+    search::{good_profile, plan},
     synthetic::{profile, samples},
 };
 use crate::plan::{Plan, SubPlan, Unseen};
@@ -91,4 +91,25 @@ fn of_shapes_that_prompts_do_not_tell_apart_the_simplest_is_taken() {
     let weight = |shape: &crate::plan::Shape| (shape.verify_width, shape.depth, shape.draft_width);
     assert!(weight(&best.shape) <= weight(&fastest.shape));
     assert!(best.predicted.speedup > 0.97 * fastest.speedup, "{best:?}");
+}
+
+/// What rows cost beside one row changed while the profile was measured: it may change again.
+#[test]
+fn a_machine_that_changed_while_it_was_measured_is_trusted_less() {
+    let steady = good_profile();
+    let before = |factor: f64| -> Vec<CellSamples> {
+        let several =
+            [1, 4].map(|width| samples("verify", width, if width == 1 { 90.0 } else { 95.0 * factor }));
+        several.to_vec()
+    };
+    let planned = |earlier| plan(&Profile { earlier, ..steady.clone() }, "").unwrap();
+    let [unknown, same, changed] = [planned(Vec::new()), planned(before(1.0)), planned(before(0.5))];
+    assert_eq!(unknown, same);
+    let (sure, doubted) = (same.chosen().unseen, changed.for_drafter("lookup").unwrap().unseen);
+    assert_eq!(same.chosen().name.as_str(), "lookup");
+    assert_eq!((sure.speedup, sure.prompts), (doubted.speedup, doubted.prompts));
+    assert!(
+        sure.is_gain() && doubted.least < 0.7 * sure.least && doubted.high > 1.4 * sure.high,
+        "{doubted:?}"
+    );
 }
