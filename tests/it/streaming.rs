@@ -15,7 +15,7 @@ use yggc::{
     ir::Placed,
     model::{KeptPlace, Model, synthetic::SyntheticSpec},
     plan::Schedule,
-    runtime::{ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
+    runtime::{Choice, ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{Decoder, Drafter, Limits, SelfDrafter, StepShape},
     storage::MappedFile,
@@ -367,4 +367,48 @@ fn memory_stays_within_the_budget() {
     for taken in [packing, streaming] {
         assert!(taken < BUDGET + beside, "{taken} bytes were taken within {BUDGET}");
     }
+}
+
+/// Tells a run of this program that it is the one whose memory is watched.
+#[cfg(target_os = "linux")]
+const DRAFTS_BY_A_SUBSTITUTE: &str = "YGG_TEST_DRAFTS_BY_A_SUBSTITUTE";
+
+#[test]
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a test that runs itself tells itself so")]
+fn memory_stays_within_the_budget_while_a_substitute_is_made() {
+    const BUDGET: usize = 16 << 20;
+    // Program, session, and the substitute of one matrix as it is made.
+    const BESIDE: usize = 16 << 20;
+    if is_cuda() {
+        return;
+    }
+    let folder = folder("substitute_memory");
+    let path = folder.join("model.gguf");
+    let class = class();
+    let load = |model: &Model| build(model, class, Some(BUDGET)).expect("enough");
+    if std::env::var_os(DRAFTS_BY_A_SUBSTITUTE).is_some() {
+        let model = opened(&path);
+        let change = VariantChange { head_tokens: None, substitute_bits: Some(4) };
+        let set = load(&model).with_variants(model.weights.as_ref(), &[change]).expect("four bits");
+        let variant = set.variant(change).expect("it was made");
+        let mut session = session(&Arc::new(set), 64, 1, 2);
+        let mut forward = session.forward(1).expect("a planned width");
+        forward.push_behind(3);
+        forward.choose_of(variant, Choice::ARGMAX, None);
+        return;
+    }
+    let larger =
+        SyntheticSpec { layers: 12, feed_forward: 8192, distinct_rows: 64, ..spec(WeightFormat::Q8_0, true) };
+    written(&folder, "model.gguf", &larger);
+    // Packs what the other run streams.
+    let substitute: usize = load(&opened(&path)).graph().substitute_sizes(4).iter().sum();
+    assert!(substitute > 2 * BESIDE, "a second copy of {substitute} bytes would show");
+    let this_test = "streaming::memory_stays_within_the_budget_while_a_substitute_is_made";
+    let mut this_program = process::Command::new(std::env::current_exe().expect("it runs"));
+    this_program.args(["--exact", this_test, "--test-threads", "1"]).env(DRAFTS_BY_A_SUBSTITUTE, "1");
+    let taken = most_memory(&mut this_program);
+    assert!(taken > substitute, "{taken} bytes were taken with a substitute of {substitute}");
+    let most = BUDGET + substitute + BESIDE;
+    assert!(taken < most, "{taken} bytes were taken, {most} at most were expected");
 }
