@@ -287,6 +287,48 @@ fn what_cannot_be_divided_is_refused() {
     assert!(fixed.chosen().drafter.facts().substitute_bits.is_some());
 }
 
+/// The profile as it is where the machine's speed drifts by more than the layers in memory take, and forwards without layers are measured again by
+/// themselves, when it is slow.
+fn drifting(mut profile: Profile) -> Profile {
+    const ROUNDS_US: [f64; 5] = [0.0, 3.7, -1.3, 0.0, 5.1];
+    for CellSamples { cell, samples_us } in &mut profile.measurements {
+        let later: &[f64] = match cell.stage {
+            Stage::Ends => &[40.0; 15],
+            Stage::Resident => &[],
+            _ => continue,
+        };
+        let us = samples_us[0];
+        *samples_us = ROUNDS_US.iter().chain(later).map(|drift_us| us + drift_us).collect();
+    }
+    profile
+}
+
+#[test]
+fn layers_are_timed_within_rounds() {
+    let truth = Truth { bandwidth: 0.5, byte_us: 0.02 };
+    let (steady, drifting) = (truth.profile(4), drifting(truth.profile(4)));
+    let median_us = |stage| drifting.table().unwrap().latency_us(&stage, 1, 0).unwrap();
+    assert!(median_us(Stage::Ends) > median_us(Stage::Resident), "the drift is larger than the difference");
+    let [steady, drifting] = [&steady, &drifting].map(|profile| SplitPrices::new(profile).unwrap());
+    for place in 0..SIZES.len() {
+        let tables =
+            [&steady, &drifting].map(|prices| prices.profile_at(place, Some(3)).unwrap().table().unwrap());
+        for (cell, summary) in tables[0].iter().filter(|(cell, _)| cell.stage != Stage::Ends) {
+            let found = tables[1].get(cell).unwrap().median_us;
+            assert!(
+                (found - summary.median_us).abs() < 1e-9 * summary.median_us,
+                "{cell}: {found} for {summary:?}"
+            );
+        }
+    }
+    let refused = |profile: &Profile| SplitPrices::new(profile).unwrap_err().to_string();
+    let flat = refused(&Truth { byte_us: 0.0, ..truth }.profile(4));
+    assert!(flat.contains("200 bytes") && flat.contains("more memory for weights"), "{flat}");
+    let mut wide = truth.profile(4);
+    wide.measurements.retain(|cell| cell.cell.stage != Stage::Ends || cell.cell.width > 1);
+    assert!(refused(&wide).contains("give the profile more time"));
+}
+
 #[test]
 fn memory_and_reading_are_explained() {
     let profile = TRUTHS[0].profile(4);
