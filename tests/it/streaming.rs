@@ -12,6 +12,7 @@ use std::{
 use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
+    engine::{Engine, LoadOptions, Loaded, Options},
     ir::Placed,
     model::{KeptPlace, Model, synthetic::SyntheticSpec},
     plan::Schedule,
@@ -196,6 +197,33 @@ fn sessions_over_one_model_take_turns() {
     });
 }
 
+/// Of a GPU what is in its own memory does not count, and of a processor what is in a file.
+#[test]
+fn what_streamed_weights_take_of_the_host_counts_in_the_limit_of_memory() {
+    let Class { tier, activations } = class();
+    let path = written(&folder("limit"), "model.gguf", &spec(WeightFormat::Q8_0, true));
+    let resident = Some(least(&opened(&path), class()));
+    let (cache, threads, widths) = (KvFormat::F16, Some(1), Vec::new());
+    let options = LoadOptions { tier: Some(tier), activations, cache, threads, widths, resident };
+    let loaded = Arc::new(Loaded::new(opened(&path), &options).expect("enough"));
+    let engine = |limit| {
+        let options = Options { memory_limit: Some(limit), context: Some(64), ..Options::new(&path) };
+        Engine::with_loaded(Arc::clone(&loaded), &options)
+    };
+    let unlimited = engine(usize::MAX).expect("there is no limit");
+    let (memory, of_session) = (unlimited.memory(), unlimited.session_host_bytes());
+    assert!(memory.streamed_bytes > memory.weight_bytes, "{memory:?}");
+    let (pinned, counted, said) = if is_cuda() {
+        (memory.streamed_bytes, memory.streamed_bytes, "pinned memory of the host")
+    } else {
+        (0, memory.weight_bytes + memory.session_bytes, "a shorter context")
+    };
+    assert_eq!((memory.pinned_bytes, of_session), (pinned, if is_cuda() { 0 } else { memory.session_bytes }));
+    engine(counted).expect("as much as it takes");
+    let refused = engine(counted - 1).expect_err("a byte is missing").to_string();
+    assert!(refused.contains(said), "{refused}");
+}
+
 /// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute beside streamed forwards.
 #[test]
 fn steps_without_the_host_are_those_of_a_model_in_memory() {
@@ -323,7 +351,7 @@ fn the_program_answers_alike_on_a_gpu_and_says_what_is_missing() {
     let streamed = answer(&[], &["--resident", least, "--no-packed-cache", "--stats"]);
     assert_eq!(tokens(&streamed), expected);
     let said = String::from_utf8_lossy(&streamed.stderr);
-    assert!(said.contains("of weights are streamed for every forward"), "{said}");
+    assert!(said.contains("of weights are streamed for every forward from pinned memory"), "{said}");
     let said = failure(&answer(&[("YGG_EMULATION_PINNED", "200000")], &["--resident", least]), 4);
     assert!(said.contains("pinned memory") && said.contains("--resident"), "{said}");
 }
