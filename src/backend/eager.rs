@@ -1,6 +1,6 @@
 //! Eager execution: programs run op by op, to measure static programs against.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::ir::{DeviceSpec, Program, WeightId, WeightSource};
 
@@ -42,7 +42,7 @@ pub fn load_eager(
 struct NotKept<'a>(&'a dyn WeightSource);
 
 impl WeightSource for NotKept<'_> {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         self.0.bytes(weight)
     }
 

@@ -236,7 +236,8 @@ fn vector(
     let mut all = Vec::new();
     for weight in weights {
         let spec = &specs[weight.0 as usize];
-        let stored = matrix(spec, source.bytes(*weight))?;
+        let bytes = source.bytes(*weight);
+        let stored = matrix(spec, &bytes)?;
         let mut numbers = vec![0.0; stored.columns()];
         stored.format().dequantise_row(stored.row(0), &mut numbers);
         all.extend(numbers.into_iter().map(|number| number + spec.offset));

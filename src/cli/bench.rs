@@ -128,7 +128,7 @@ fn arms(
         (options.drafter, options.plan) = (drafter, plan.cloned());
         let engine = Engine::with_loaded(Arc::clone(loaded), &options)?;
         options.memory_limit =
-            options.memory_limit.map(|limit| limit.saturating_sub(engine.memory().session_bytes));
+            options.memory_limit.map(|limit| limit.saturating_sub(engine.session_host_bytes()));
         arms.push(Arm { name, engine });
         Ok::<(), Failure>(())
     };

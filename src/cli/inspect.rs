@@ -193,7 +193,8 @@ fn memory(model: Model, machine: Machine) -> Result<String, Failure> {
     let context = loaded.set().model_context().min(DEFAULT_CONTEXT);
     let options =
         SessionOptions { context, tree_nodes: 1, threads: machine.threads, pinning: Pinning::default() };
-    let Memory { weight_bytes, session_bytes, streamed_bytes: _ } = loaded.set().memory(&options);
+    let Memory { weight_bytes, session_bytes, streamed_bytes: _, pinned_bytes: _ } =
+        loaded.set().memory(&options);
     Ok(lines(&[(
         "memory",
         format!(

@@ -158,10 +158,13 @@ fn ending(reason: FinishReason) -> &'static str {
 
 /// Memory in one line.
 pub(crate) fn memory(memory: Memory) -> String {
-    let Memory { weight_bytes, streamed_bytes, session_bytes } = memory;
+    let Memory { weight_bytes, streamed_bytes, pinned_bytes, session_bytes } = memory;
     let bytes = |bytes: usize| output::bytes(bytes as u64);
     let streamed = match streamed_bytes {
         0 => String::new(),
+        streamed if pinned_bytes > 0 => {
+            format!("; {} of weights are streamed for every forward from pinned memory", bytes(streamed))
+        }
         streamed => format!("; {} of weights are streamed for every forward", bytes(streamed)),
     };
     format!("memory     {} of weights, {} of session{streamed}", bytes(weight_bytes), bytes(session_bytes))

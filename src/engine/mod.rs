@@ -329,6 +329,11 @@ impl Engine {
         let memory = self.loaded.set().memory(&self.session_options);
         Memory { session_bytes: memory.session_bytes + self.bytes_beside, ..memory }
     }
+
+    /// Bytes of the host's memory that its session takes, as [`Options::memory_limit`] counts them: none on a GPU, which has memory of its own.
+    pub fn session_host_bytes(&self) -> usize {
+        if self.loaded.tier() == Tier::Cuda { 0 } else { self.memory().session_bytes }
+    }
 }
 
 /// An engine may be opened on one thread and used on another.
@@ -340,8 +345,8 @@ const _: fn() = || {
 /// Context in tokens where the caller does not say, unless the model's is shorter.
 pub const DEFAULT_CONTEXT: usize = plan::DEFAULT_CONTEXT as usize;
 
-/// Whether a session of these options, with `beside` bytes for drafter models, fits into `limit` bytes together with the weights,
-/// said before it is opened.
+/// Whether a session of these options, with `beside` bytes for drafter models, fits into `limit` bytes of the host's memory together with the
+/// weights, said before it is opened. Of a GPU, whose own memory is the driver's to refuse, weights in pinned memory count alone.
 fn within_memory(
     loaded: &Loaded,
     options: &SessionOptions,
@@ -353,12 +358,25 @@ fn within_memory(
         // The session says what is wrong with it.
         return Ok(());
     }
-    let Memory { weight_bytes, session_bytes, streamed_bytes: _ } = loaded.set().memory(options);
+    let Memory { weight_bytes, session_bytes, pinned_bytes, streamed_bytes: _ } =
+        loaded.set().memory(options);
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    if loaded.tier() == Tier::Cuda {
+        if pinned_bytes <= limit {
+            return Ok(());
+        }
+        return Err(Error::device(format!(
+            "streamed weights take {} MiB of pinned memory of the host: expected at most {} MiB, which this machine has free; let more weights \
+             stay on the GPU, or end other programs",
+            mib(pinned_bytes),
+            mib(limit)
+        ))
+        .with_hint(Hint::Resident));
+    }
     let session_bytes = session_bytes + beside;
     if weight_bytes.saturating_add(session_bytes) <= limit {
         return Ok(());
     }
-    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
     Err(Error::input(format!(
         "a context of {} tokens needs {} MiB beside {} MiB of weights: expected at most {} MiB together, which this machine has free; ask for a shorter context",
         options.context,

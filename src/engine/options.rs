@@ -84,7 +84,8 @@ pub struct Options {
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
     /// shorter.
     pub context: Option<usize>,
-    /// Most bytes of weights and session together; `None` leaves the refusal to the system.
+    /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for these, for the streamed weights
+    /// that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,

@@ -1,6 +1,6 @@
 //! The graph: an SSA dag of ops, symbolic in width, over petgraph.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use petgraph::{
     Direction,
@@ -83,8 +83,9 @@ impl WeightSpec {
 
 /// Lends the bytes of weights, row-major as the file stores them.
 pub trait WeightSource: Send + Sync {
-    /// Bytes of a weight: `rows * format.row_bytes(columns)` of them.
-    fn bytes(&self, weight: WeightId) -> &[u8];
+    /// Bytes of a weight: `rows * format.row_bytes(columns)` of them. Lent where the source has them; else made by every call, in memory
+    /// as long as the caller keeps them.
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]>;
 
     /// Told when a weight lies where forwards read it, perhaps more than once. For those who watch it being loaded.
     fn note_loaded(&self, _weight: WeightId) {}

@@ -81,14 +81,14 @@ impl Graph {
         if kept + before == 0.0 { 1.0 } else { (kept + bytes(&narrower, Some(format))) / (kept + before) }
     }
 
-    /// Bytes of the matrices of a substitute of so many bits.
-    pub fn substitute_bytes(&self, bits: u32) -> usize {
-        let Some(format) = substitute_format(bits) else { return 0 };
+    /// Bytes of each matrix of a substitute of so many bits; none where there is no such substitute.
+    pub fn substitute_sizes(&self, bits: u32) -> Vec<usize> {
+        let Some(format) = substitute_format(bits) else { return Vec::new() };
         let of = |id: &WeightId| {
             let WeightSpec { rows, columns, .. } = self.weight(*id);
             rows * format.row_bytes(*columns).expect("whole blocks")
         };
-        self.narrower(format).0.iter().map(of).sum()
+        self.narrower(format).0.iter().map(of).collect()
     }
 
     /// Registers the matrices of a substitute: of every matrix of a product that takes less room in `format` one more, which only

@@ -58,8 +58,9 @@ fn substitutes(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(u32, f6
         all.retain(|bits| Some(*bits) == closest);
     }
     let Some(limit) = options.memory_limit else { return Ok(all) };
-    let bytes = |bits| loaded.set().graph().substitute_bytes(bits);
-    let least = all.iter().map(|(bits, _)| packing_bytes(bytes(*bits))).min().unwrap_or(0);
+    let sizes = |bits| loaded.set().graph().substitute_sizes(bits);
+    let taken: Vec<Taken> = all.iter().map(|(bits, _)| Taken::of(*bits, &sizes(*bits))).collect();
+    let least = taken.iter().map(|taken| taken.bytes + taken.made_bytes).min().unwrap_or(0);
     if least > limit && options.drafters.iter().any(|asked| asked == "substitute") {
         return Err(Error::device(format!(
             "drafter `substitute` does not fit in memory: expected {} MiB free, found {}; end other programs, or leave it out",
@@ -67,25 +68,38 @@ fn substitutes(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(u32, f6
             limit >> 20
         )));
     }
-    let fitting = fitting(all.iter().map(|(bits, _)| (*bits, bytes(*bits))), limit);
+    let fitting = fitting(&taken, limit);
     all.retain(|(bits, _)| fitting.contains(bits));
     Ok(all)
 }
 
-/// What a substitute of so many bytes takes while it is packed.
-fn packing_bytes(bytes: usize) -> usize {
-    2 * bytes
+/// What a substitute takes in memory.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    bits: u32,
+    /// Of all its matrices.
+    bytes: usize,
+    /// Beside that while it is made: of the matrices that are packed as one, which are three at most.
+    made_bytes: usize,
 }
 
-/// The bits of the substitutes, given by bits and bytes, that fit beside each other within `limit`: more bits first.
-fn fitting(all: impl DoubleEndedIterator<Item = (u32, usize)>, limit: usize) -> Vec<u32> {
+impl Taken {
+    /// Of matrices of these bytes.
+    fn of(bits: u32, sizes: &[usize]) -> Self {
+        let largest = sizes.iter().max().copied().unwrap_or(0);
+        Self { bits, bytes: sizes.iter().sum(), made_bytes: 3 * largest }
+    }
+}
+
+/// The bits of the substitutes, given by ascending bits, that fit beside each other within `limit`: more bits first.
+fn fitting(all: &[Taken], limit: usize) -> Vec<u32> {
     let mut taken = 0;
-    let fits = |(_, bytes): &(u32, usize)| {
-        let fits = taken + packing_bytes(*bytes) <= limit;
-        taken += if fits { *bytes } else { 0 };
+    let fits = |substitute: &&Taken| {
+        let fits = taken + substitute.bytes + substitute.made_bytes <= limit;
+        taken += if fits { substitute.bytes } else { 0 };
         fits
     };
-    all.rev().filter(fits).map(|(bits, _)| bits).collect()
+    all.iter().rev().filter(fits).map(|substitute| substitute.bits).collect()
 }
 
 /// The drafters to measure: of those that can be made of the model and the files, the ones that were asked for.
@@ -143,11 +157,19 @@ mod tests {
 
     #[test]
     fn substitutes_that_do_not_fit_in_memory_are_left_out() {
-        let all = [(2, 30), (3, 40), (4, 50)];
-        let bits: [(usize, &[u32]); 6] =
-            [(1000, &[4, 3, 2]), (150, &[4, 3, 2]), (149, &[4, 3]), (100, &[4]), (99, &[3]), (59, &[])];
+        let all = [(2, 30, 3), (3, 40, 4), (4, 50, 5)];
+        let all = all.map(|(bits, bytes, made_bytes)| Taken { bits, bytes, made_bytes });
+        let bits: [(usize, &[u32]); 7] = [
+            (1000, &[4, 3, 2]),
+            (123, &[4, 3, 2]),
+            (122, &[4, 3]),
+            (93, &[4, 2]),
+            (55, &[4]),
+            (54, &[3]),
+            (32, &[]),
+        ];
         for (limit, expected) in bits {
-            assert_eq!(fitting(all.into_iter(), limit), expected, "{limit}");
+            assert_eq!(fitting(&all, limit), expected, "{limit}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Opens a hidden-state drafter: a folder like a model's, without embedding and head, which it shares with its verifier.
 
-use std::{path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 use super::{
     Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable,
@@ -111,13 +111,13 @@ struct BothWeights {
 }
 
 impl WeightSource for BothWeights {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         let Some(own) = (weight.0 as usize).checked_sub(self.first) else {
             return self.verifier.bytes(weight);
         };
-        match &self.places[own] {
+        Cow::Borrowed(match &self.places[own] {
             Place::Mapped(info) => lend(&self.files, info),
             Place::Gathered(bytes) => bytes,
-        }
+        })
     }
 }

@@ -15,6 +15,7 @@
 //!   recently used ones.
 
 use std::{
+    borrow::Cow,
     fmt,
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Seek, Write},
@@ -370,7 +371,7 @@ impl Windows {
 }
 
 impl WeightSource for KeptWeights {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         self.weights.bytes(weight)
     }
 

@@ -1,6 +1,9 @@
 //! Reports the progress of loading weights.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 
 use crate::ir::{Graph, KeptBytes, PackedDigest, PackedFile, PackedParts, WeightId, WeightSource};
 
@@ -30,7 +33,7 @@ impl<F: Fn(u64, u64) + Send + Sync> LoadProgress<F> {
 }
 
 impl<F: Fn(u64, u64) + Send + Sync> WeightSource for LoadProgress<F> {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         self.weights.bytes(weight)
     }
 

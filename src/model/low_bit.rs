@@ -4,6 +4,7 @@
 //! at most half of 1/127 of the largest of its block of 32.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, OnceLock},
 };
@@ -72,11 +73,12 @@ struct Narrow {
 }
 
 impl WeightSource for Narrow {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         let bytes = self.weights.bytes(weight);
         match self.matrices.get(&weight) {
             Some((spec, narrow)) => {
-                narrow.get_or_init(|| spec.requantised(bytes, read_in(spec.format), self.threads))
+                let make = || spec.requantised(&bytes, read_in(spec.format), self.threads);
+                Cow::Borrowed(narrow.get_or_init(make))
             }
             None => bytes,
         }
@@ -142,7 +144,7 @@ mod tests {
                         continue;
                     }
                     let mut values = vec![0.0; spec.rows * spec.columns];
-                    spec.format.dequantise_row(bytes, &mut values);
+                    spec.format.dequantise_row(&bytes, &mut values);
                     let mut expected = Vec::new();
                     FORMAT.quantise_row(&values, &mut expected);
                     assert!(weights.bytes(id) == expected, "{} is quantised row by row", spec.name);

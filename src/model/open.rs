@@ -1,6 +1,7 @@
 //! Opens models: configuration, verified graph, and weights borrowed from the mapped files.
 
 use std::{
+    borrow::Cow,
     fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -77,8 +78,8 @@ struct MappedWeights {
 }
 
 impl WeightSource for MappedWeights {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        lend(&self.files, &self.places[weight.0 as usize])
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        Cow::Borrowed(lend(&self.files, &self.places[weight.0 as usize]))
     }
 }
 

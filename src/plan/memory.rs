@@ -20,7 +20,7 @@ pub struct PlannedMemory {
     pub streamed_bytes: u64,
     /// The buffer that they are read into.
     pub staging_bytes: u64,
-    /// Substitutes of the chosen sub-plans.
+    /// The substitute of the chosen sub-plans, which share it at all temperatures.
     pub substitute_bytes: u64,
     /// Cache, activations and scratch of a session with this context.
     pub session_bytes: u64,
@@ -39,7 +39,7 @@ pub struct Division {
     pub resident_bytes: u64,
     /// The substitute.
     pub substitute_bytes: u64,
-    /// Time of a token to expect on other prompts than were recorded.
+    /// Time of a token to expect on other prompts than were recorded, the mean of the temperatures that were.
     pub tpot_us: f64,
 }
 

@@ -63,6 +63,7 @@ pub fn make_plan_within(
     profile.validate()?;
     let prices = SplitPrices::new(profile)?;
     let candidates = best_divisions(&prices, budget, fix)?;
+    let temperatures = profile.temperatures();
     let (mut best, mut refused): (Option<Plan>, Option<SearchError>) = (None, None);
     let mut divisions = Vec::new();
     for (place, candidate) in candidates.iter().enumerate() {
@@ -82,8 +83,9 @@ pub fn make_plan_within(
             substitute_bits: candidate.bits,
             resident_bytes: split.resident_bytes,
             substitute_bytes: substitute_bytes(split, candidate.bits),
-            tpot_us: expected_us(&plan),
+            tpot_us: expected_us(&plan, &temperatures),
         });
+        let expected_us = |plan: &Plan| expected_us(plan, &temperatures);
         if best.as_ref().is_none_or(|best| expected_us(&plan) < expected_us(best)) {
             best = Some(plan);
         }
@@ -98,10 +100,14 @@ pub fn make_plan_within(
     Ok(plan)
 }
 
-/// Time of a token to expect on other prompts.
-fn expected_us(plan: &Plan) -> f64 {
-    let chosen = plan.chosen();
-    chosen.predicted.ar_tpot_us / chosen.unseen.speedup
+/// Time of a token to expect on other prompts, as the mean of requests of these temperatures, or of greedy ones where there are none.
+fn expected_us(plan: &Plan, temperatures: &[f32]) -> f64 {
+    let temperatures = if temperatures.is_empty() { &[0.0] } else { temperatures };
+    let expected_us = |temperature: &f32| {
+        let band = plan.of_band(plan.band_for(*temperature));
+        band.chosen().predicted.ar_tpot_us / band.chosen().unseen.speedup
+    };
+    temperatures.iter().map(expected_us).sum::<f64>() / temperatures.len() as f64
 }
 
 /// Bytes of a substitute that replaces all that is streamed; 0 without one.
@@ -109,23 +115,23 @@ fn substitute_bytes(split: &Split, bits: Option<u32>) -> u64 {
     bits.and_then(|bits| split.substitute_bytes(bits)).unwrap_or(0)
 }
 
-/// How memory is divided at the split that a profile was measured at, with the substitutes of the sub-plans that run.
+/// How memory is divided at the split that a profile was measured at, with the substitute of the sub-plans that run.
 pub(super) fn measured_division<'a>(
     profile: &Profile,
     chosen: impl Iterator<Item = &'a SubPlan>,
 ) -> Option<PlannedMemory> {
     let memory = profile.memory.as_ref()?;
     let split = memory.measured_split();
-    let mut bits: Vec<u32> = chosen.filter_map(|chosen| chosen.drafter.facts().substitute_bits).collect();
-    bits.sort_unstable();
-    bits.dedup();
+    let mut bits = chosen.filter_map(|chosen| chosen.drafter.facts().substitute_bits);
+    let first = bits.next();
+    assert!(bits.all(|bits| Some(bits) == first), "one substitute is chosen where memory is limited");
     let context = memory.model_context.min(DEFAULT_CONTEXT);
     Some(PlannedMemory {
         budget_bytes: None,
         resident_bytes: split.resident_bytes,
         streamed_bytes: split.streamed_bytes,
         staging_bytes: split.staging_bytes,
-        substitute_bytes: bits.into_iter().map(|bits| substitute_bytes(split, Some(bits))).sum(),
+        substitute_bytes: substitute_bytes(split, first),
         session_bytes: memory.session_bytes(context),
         context,
         divisions: Vec::new(),

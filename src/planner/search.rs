@@ -12,7 +12,8 @@ use super::{
     objective::plain_step,
     pricing::Pricing,
     selection::{
-        Best, Choice, Found, Point, alternatives, best_first, best_of, choose, planned_widths, predictors,
+        Best, Choice, Found, Judged, Point, alternatives, best_first, best_of, planned_widths, predictors,
+        shared_substitute,
     },
     side_by_side::{Searched, search_drafters},
     stages::Tail,
@@ -73,18 +74,33 @@ pub fn make_plan_watched(
     let recorded: Vec<Recorded<'_>> = recorded.collect();
     let at = |recorded| Search { profile, recorded, table: &table, context, ar_tpot_us };
     let searches: Vec<Search<'_>> = recorded.iter().map(at).collect();
-    let mut found = search_drafters(&searches, free_drafters, fix, threads, progress).into_iter();
-    let mut band =
-        |search: &Search<'_>| search.band(&plain, found.next().expect("of every search"), free_drafters, fix);
-    let (greedy, predictors) = band(&searches[0])?;
-    let mut bands = Vec::new();
-    for search in &searches[1..] {
-        match band(search) {
-            Ok((band, _)) => bands.push(band),
-            Err(SearchError::FixImpossible { .. } | SearchError::NoEvidence { .. }) => {}
+    let found = search_drafters(&searches, free_drafters, fix, threads, progress);
+    let (mut judging, mut judged) = (Vec::new(), Vec::new());
+    for (search, found) in searches.iter().zip(found) {
+        match search.judge(found, fix) {
+            Ok(found) => {
+                judging.push(search);
+                judged.push(found);
+            }
+            Err(SearchError::NoEvidence { .. }) if !judged.is_empty() => {}
             Err(other) => return Err(other),
         }
     }
+    // Requests of all temperatures run over the same weights in memory.
+    let is_limited = profile.memory.is_some() || profile.fingerprints.machine.resident_bytes.is_some();
+    let bits = if is_limited { shared_substitute(&judged, fix) } else { None };
+    let mut planned = Vec::new();
+    for (search, judged) in judging.into_iter().zip(judged) {
+        match search.band(&plain, judged, bits, free_drafters, fix) {
+            Ok(band) => planned.push(band),
+            Err(SearchError::FixImpossible { .. } | SearchError::NoEvidence { .. })
+                if !planned.is_empty() => {}
+            Err(other) => return Err(other),
+        }
+    }
+    let mut planned = planned.into_iter();
+    let (greedy, predictors) = planned.next().expect("greedy requests are planned, or refused");
+    let bands: Vec<Band> = planned.map(|(band, _)| band).collect();
     let Band { temperature: _, by_drafter, chosen_index, alternatives, refused, left_out } = greedy;
     let all = by_drafter.iter().chain(bands.iter().flat_map(|band| &band.by_drafter));
     let run = std::iter::once(&by_drafter[chosen_index as usize]).chain(bands.iter().map(Band::chosen));
@@ -282,15 +298,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// What is decided for requests like those recorded, given what was found of every drafter of the profile, and every trained predictor
-    /// beside what it gains.
-    fn band(
-        &self,
-        plain: &SubPlan,
-        by_drafter: Vec<Searched>,
-        free_drafters: &mut [FreeDrafter<'_>],
-        fix: &Fix,
-    ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
+    /// The best of every drafter of the profile, given what was found of each.
+    fn judge(&self, by_drafter: Vec<Searched>, fix: &Fix) -> Result<Judged, SearchError> {
         let mut found = Found::default();
         let mut left_out = Vec::new();
         for (description, of_drafter) in self.profile.drafters.iter().zip(by_drafter) {
@@ -309,19 +318,33 @@ impl Search<'_> {
 
         let Found { mut points, predicted_depth_speedups, refused } = found;
         points.sort_by(best_first);
-        let best = |place| {
-            let point = best_of(&points, place, fix)?;
-            let own = points.iter().filter(move |point| point.place == place);
-            Some(Best { point, unseen: unseen(self.profile, (self.table, self.context), own, point) })
+        let best = |drafter| {
+            let point = best_of(&points, drafter, fix)?;
+            let place = points.iter().position(|other| std::ptr::eq(other, point)).expect("one of them");
+            let own = points.iter().filter(move |point| point.place == drafter);
+            Some((place, unseen(self.profile, (self.table, self.context), own, point)))
         };
-        let best: Vec<Best<'_>> = (0..self.profile.drafters.len()).filter_map(best).collect();
-        let chosen = choose(&best, fix).ok_or_else(|| SearchError::FixImpossible {
+        let best = (0..self.profile.drafters.len()).filter_map(best).collect();
+        Ok(Judged { points, best, predicted_depth_speedups, refused, left_out })
+    }
+
+    /// What is decided for requests like those recorded, with no other substitute than that of these bits, if any are given; and every trained
+    /// predictor beside what it gains.
+    fn band(
+        &self,
+        plain: &SubPlan,
+        judged: Judged,
+        bits: Option<u32>,
+        free_drafters: &mut [FreeDrafter<'_>],
+        fix: &Fix,
+    ) -> Result<(Band, Vec<PlannedPredictor>), SearchError> {
+        let chosen = judged.choose(bits, fix).ok_or_else(|| SearchError::FixImpossible {
             fix: fix.to_string(),
             measured: self.choices(free_drafters),
         })?;
         let mut by_drafter = vec![plain.clone()];
         let mut chosen_index = 0;
-        for Best { point, unseen } in best {
+        for Best { point, unseen } in judged.best() {
             if chosen == Choice::Drafter(point.place) {
                 chosen_index = by_drafter.len() as u32;
             }
@@ -329,6 +352,7 @@ impl Search<'_> {
             let longer_contexts = self.longer_contexts(point, free_drafters, fix)?;
             by_drafter.push(SubPlan { unseen, guard, longer_contexts, ..point.sub_plan.clone() });
         }
+        let Judged { points, best: _, predicted_depth_speedups, refused, left_out } = judged;
         let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
         let alternatives = alternatives(&by_drafter, &points);
         let temperature = self.recorded.temperature;

@@ -11,8 +11,8 @@ use super::{
     unseen::{PromptSpeed, is_tie},
 };
 use crate::plan::{
-    Alternative, DepthRule, PlannedPredictor, PlannedWidths, Refusal, RowRule, Schedule, Shape, SubPlan,
-    Unseen,
+    Alternative, DepthRule, LeftOut, PlannedPredictor, PlannedWidths, Refusal, RowRule, Schedule, Shape,
+    SubPlan, Unseen,
 };
 
 /// How far a predicted gain may be off whatever was measured: medians of interleaved repetitions on a quiet machine still differ by about
@@ -56,10 +56,70 @@ impl Found {
 }
 
 /// What is to run.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     Plain,
     Drafter(usize),
+}
+
+/// The best of every drafter at one temperature, before one of them is chosen.
+pub(super) struct Judged {
+    /// Best first.
+    pub(super) points: Vec<Point>,
+    /// Places among the points.
+    pub(super) best: Vec<(usize, Unseen)>,
+    pub(super) predicted_depth_speedups: BTreeMap<usize, f64>,
+    pub(super) refused: Vec<Refusal>,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+impl Judged {
+    pub(super) fn best(&self) -> impl Iterator<Item = Best<'_>> {
+        self.best.iter().map(|(place, unseen)| Best { point: &self.points[*place], unseen: *unseen })
+    }
+
+    /// As [`choose`], among drafters that need no substitute but the one of these bits; among all if `None`.
+    pub(super) fn choose(&self, bits: Option<u32>, fix: &Fix) -> Option<Choice> {
+        let has_weights = |best: &Best<'_>| {
+            let own = substitute_bits(best.point);
+            bits.is_none() || own.is_none() || own == bits
+        };
+        choose(&self.best().filter(has_weights).collect::<Vec<_>>(), fix)
+    }
+
+    /// Time of a token of a choice to expect on other prompts, as a share of that of plain decoding.
+    fn cost(&self, choice: Choice) -> f64 {
+        match choice {
+            Choice::Plain => 1.0,
+            Choice::Drafter(place) => {
+                let chosen = self.best().find(|best| best.point.place == place);
+                1.0 / chosen.expect("the best of a drafter was chosen").unseen.speedup
+            }
+        }
+    }
+}
+
+fn substitute_bits(point: &Point) -> Option<u32> {
+    point.sub_plan.drafter.facts().substitute_bits
+}
+
+/// The bits of the one substitute for all of these temperatures: those with which the choices take the least time per token in sum. Bits with
+/// which the fix leaves a temperature without a choice, above all the first, come behind all others; of equals the fewest are taken. `None` if
+/// no drafter has a substitute.
+pub(super) fn shared_substitute(all: &[Judged], fix: &Fix) -> Option<u32> {
+    let bits: BTreeSet<u32> =
+        all.iter().flat_map(Judged::best).filter_map(|best| substitute_bits(best.point)).collect();
+    let cost = |bits: u32| {
+        let chosen: Vec<Option<Choice>> = all.iter().map(|judged| judged.choose(Some(bits), fix)).collect();
+        let without = chosen.iter().filter(|choice| choice.is_none()).count();
+        let costs = all.iter().zip(&chosen).filter_map(|(judged, choice)| Some(judged.cost((*choice)?)));
+        (chosen.first().is_some_and(Option::is_none), without, costs.sum::<f64>())
+    };
+    let costs = bits.into_iter().map(|bits| (bits, cost(bits)));
+    let cheaper = |a: &(u32, (bool, usize, f64)), b: &(u32, (bool, usize, f64))| {
+        (a.1.0, a.1.1).cmp(&(b.1.0, b.1.1)).then(a.1.2.total_cmp(&b.1.2))
+    };
+    costs.min_by(cheaper).map(|(bits, _)| bits)
 }
 
 /// Larger speed-up first, of equal ones the simpler.

@@ -5,14 +5,16 @@
 //!
 //! `T(W) = ends(W) + R f(W) + max(S f(W), (S - b) / bandwidth)`, and of a substitute `T(W) = ends(W) + R f(W) + S g(W)`
 //!
-//! `f` follows from the forward of the groups that are in memory and from that of no group, `g` from the substitute's own. Forwards of the
-//! verifier are scaled by what was measured of them over what this says at the measured split, so that there the measured times stay.
+//! `f` follows from the forward of the groups that are in memory and from that of no group, `g` from the substitute's own. Where few groups are in
+//! memory the first two take nearly the same time, and a machine's speed drifts by more than they differ, so they are compared round by round
+//! ([`parts_of`]). Forwards of the verifier are scaled by what was measured of them over what this says at the measured split, so that there the
+//! measured times stay.
 use ygg_profiler::{Cell, CellSamples, DrafterName, LatencyTable, Profile, Split, Stage, WeightMemory};
 
 use super::SearchError;
 use crate::plan::DrafterKind;
 
-/// The least time of a cell, as tables hold positive times: a buffer may hold all that a split streams.
+/// The least time of a cell, as tables hold positive times: a buffer may hold all that a split streams, and layers may take less than noise.
 const MOMENT_US: f64 = 1e-3;
 
 /// A profile whose steps can be priced at every split of its weights.
@@ -21,6 +23,8 @@ pub(super) struct SplitPrices<'p> {
     pub(super) profile: &'p Profile,
     pub(super) memory: &'p WeightMemory,
     pub(super) table: LatencyTable,
+    /// What [`parts_of`] says.
+    parts: LatencyTable,
     kinds: Vec<DrafterKind>,
     /// Bytes read in a microsecond.
     bandwidth: f64,
@@ -31,6 +35,27 @@ pub(super) struct SplitPrices<'p> {
 struct Computing {
     ends_us: f64,
     us_per_byte: f64,
+}
+
+/// What forwards without the streamed groups compute, for every width and context at which they were measured with and without those in memory:
+/// the ends, and as [`Stage::Resident`] what the groups in memory add, each with a sample for every round in which both were measured. A
+/// round is short enough for the machine to be as fast for the one as for the other. Samples of one of them alone, taken later
+/// since it was noisy, are left out.
+fn parts_of(profile: &Profile) -> Vec<CellSamples> {
+    let of = |stage: Stage| profile.measurements.iter().filter(move |cell| cell.cell.stage == stage);
+    let parts = |resident: &CellSamples| {
+        let Cell { width, context, .. } = resident.cell;
+        let is_partner = |ends: &&CellSamples| (ends.cell.width, ends.cell.context) == (width, context);
+        let ends = of(Stage::Ends).find(is_partner)?;
+        let rounds = resident.samples_us.iter().zip(&ends.samples_us);
+        let (added_us, ends_us) =
+            rounds.map(|(resident, ends)| ((resident - ends).max(MOMENT_US), *ends)).unzip();
+        Some(
+            [(resident, added_us), (ends, ends_us)]
+                .map(|(CellSamples { cell, .. }, samples_us)| CellSamples { cell: cell.clone(), samples_us }),
+        )
+    };
+    of(Stage::Resident).filter_map(parts).flatten().collect()
 }
 
 impl<'p> SplitPrices<'p> {
@@ -57,15 +82,25 @@ impl<'p> SplitPrices<'p> {
             return refused("more streamed weights than the staging buffer holds", "fewer");
         }
         let kinds = profile.drafters.iter().map(DrafterKind::from_description).collect::<Result<_, _>>()?;
-        let prices = Self { profile, memory, table, kinds, bandwidth };
-        let at = Cell { stage: Stage::Verify, width: 1, context };
-        if prices.computing(&at)?.is_none_or(|computing| computing.us_per_byte <= 0.0) {
+        let parts = parts_of(profile);
+        if !parts.iter().any(|cell| cell.cell.width == 1) {
             return refused(
-                "layers that take time beside embedding and head",
-                "none: measure again on an idle machine",
+                "forwards of one row with and without the layers in memory",
+                "none: give the profile more time",
             );
         }
-        Ok(prices)
+        let parts = LatencyTable::from_samples(&parts, profile.noise_threshold)?;
+        if parts.latency_us(&Stage::Resident, 1, context)? <= MOMENT_US {
+            let ends_us = parts.latency_us(&Stage::Ends, 1, context)?;
+            let found = format!(
+                "no difference that {} bytes of them make to the {:.2} ms of embedding and head; profile with more memory for weights, or with \
+                 more time on an idle machine",
+                memory.whole_bytes,
+                ends_us / 1e3
+            );
+            return refused("layers in memory that take measurable time", &found);
+        }
+        Ok(Self { profile, memory, table, parts, kinds, bandwidth })
     }
 
     /// The bits of the whole substitutes that were recorded, and their places among the drafters.
@@ -85,14 +120,12 @@ impl<'p> SplitPrices<'p> {
 
     /// What forwards as wide as a cell's compute behind its context; `None` if that was not measured.
     fn computing(&self, cell: &Cell) -> Result<Option<Computing>, SearchError> {
-        let is_measured = |stage| self.table.widths(stage).contains(&cell.width);
-        if !is_measured(&Stage::Resident) || !is_measured(&Stage::Ends) {
+        if !self.parts.widths(&Stage::Ends).contains(&cell.width) {
             return Ok(None);
         }
-        let at = |stage| self.table.latency_us(&stage, cell.width, cell.context);
-        let (resident_us, ends_us) = (at(Stage::Resident)?, at(Stage::Ends)?);
-        let us_per_byte = (resident_us - ends_us).max(0.0) / self.memory.whole_bytes as f64;
-        Ok(Some(Computing { ends_us, us_per_byte }))
+        let ends_us = self.parts.latency_us(&Stage::Ends, cell.width, cell.context)?;
+        let layers_us = self.parts.latency_us(&Stage::Resident, cell.width, cell.context)?;
+        Ok(Some(Computing { ends_us, us_per_byte: layers_us / self.memory.whole_bytes as f64 }))
     }
 
     /// What reading takes at a split, behind a full buffer.

@@ -85,6 +85,8 @@ pub struct Memory {
     pub weight_bytes: usize,
     /// Packed weights that every forward of the model reads from a file, or a GPU from memory of the host.
     pub streamed_bytes: usize,
+    /// Those of them that lie in pinned memory of the host, for a GPU to copy: all, or none on a processor, which reads a file.
+    pub pinned_bytes: usize,
     /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
 }
@@ -305,8 +307,10 @@ impl ExecutableSet {
     /// Memory that a session with these options needs; the weights are those of drafter models too.
     pub fn memory(&self, options: &SessionOptions) -> Memory {
         let of_drafts = self.drafts.iter().map(|(_, set)| set.memory(options).weight_bytes);
+        let streamed_bytes = self.placed.map_or(0, |placed| placed.streamed);
         Memory {
-            streamed_bytes: self.placed.map_or(0, |placed| placed.streamed),
+            streamed_bytes,
+            pinned_bytes: if self.device.tier == Tier::Cuda { streamed_bytes } else { 0 },
             weight_bytes: self.executables.weight_bytes() - self.lent_bytes + of_drafts.sum::<usize>(),
             session_bytes: self.executables.replay_bytes(&self.replay_options(options, None)),
         }

@@ -8,13 +8,14 @@
 //!   tokens.
 //! - A *substitute* multiplies by the model's own matrices in fewer bits (SubSpec, <https://arxiv.org/abs/2509.18344>).
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     backend::{CUDA_FORMATS, Tier},
     compile::{self, CompileError},
     ir::{
-        Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightId, WeightSource, substitute_format,
+        Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightId, WeightSource, WeightSpec,
+        substitute_format,
     },
 };
 
@@ -43,45 +44,42 @@ impl Changed {
     }
 }
 
-/// What a weight of a variant is made of.
-enum Part {
-    /// Rows of a matrix.
-    Rows(WeightId, HeadTokens),
-    /// A matrix in fewer bits.
-    Narrow(WeightId),
+/// What a weight of a variant is made of, in the format that the graph says.
+struct Part {
+    /// A matrix of the model.
+    of: WeightId,
+    /// The rows of it, if not all.
+    rows: Option<HeadTokens>,
 }
 
-/// The model's weights, and behind them those of variants, each made on first use.
+/// The model's weights, and behind them those of variants, which are made when they are asked for and kept by nobody here.
 struct Derived<'a> {
     model: &'a dyn WeightSource,
     graph: &'a Graph,
-    parts: BTreeMap<WeightId, (Part, OnceLock<Vec<u8>>)>,
+    parts: BTreeMap<WeightId, Part>,
     threads: usize,
 }
 
-impl Derived<'_> {
-    fn make(&self, weight: WeightId, part: &Part) -> Vec<u8> {
-        match part {
-            Part::Rows(of, tokens) => {
-                let bytes = self.bytes(*of);
-                let row = bytes.len() / self.graph.weight(*of).rows;
-                let rows = tokens.as_slice().iter().map(|token| *token as usize * row);
-                rows.flat_map(|start| &bytes[start..start + row]).copied().collect()
-            }
-            Part::Narrow(of) => {
-                let format = self.graph.weight(weight).format;
-                self.graph.weight(*of).requantised(self.bytes(*of), format, self.threads)
-            }
-        }
-    }
-}
-
 impl WeightSource for Derived<'_> {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        match self.parts.get(&weight) {
-            Some((part, made)) => made.get_or_init(|| self.make(weight, part)),
-            None => self.model.bytes(weight),
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        let Some(Part { of, rows }) = self.parts.get(&weight) else { return self.model.bytes(weight) };
+        let (stored, format) = (self.graph.weight(*of), self.graph.weight(weight).format);
+        let all = self.model.bytes(*of);
+        let (bytes, count) = match rows {
+            None => (all, stored.rows),
+            Some(tokens) => {
+                let row = all.len() / stored.rows;
+                let starts = tokens.as_slice().iter().map(|token| *token as usize * row);
+                let rows: Vec<u8> = starts.flat_map(|start| &all[start..start + row]).copied().collect();
+                (Cow::Owned(rows), tokens.as_slice().len())
+            }
+        };
+        if format == stored.format {
+            return bytes;
         }
+        // A row is quantised by itself, so those of some rows are those of the whole matrix.
+        let stored = WeightSpec { rows: count, ..stored.clone() };
+        Cow::Owned(stored.requantised(&bytes, format, self.threads))
     }
 }
 
@@ -137,7 +135,7 @@ impl ExecutableSet {
             substitutes.entry(bits).or_insert_with(|| graph.add_substitute(format));
         }
         // Those that were packed before are not asked for again.
-        let narrow = |of: &Substituted| (of.by, (Part::Narrow(of.of), OnceLock::new()));
+        let narrow = |matrix: &Substituted| (matrix.by, Part { of: matrix.of, rows: None });
         parts.extend(substitutes.values().flatten().map(narrow));
         let mut heads = Vec::with_capacity(wanted.len());
         for Changed { head: tokens, bits } in &wanted {
@@ -150,8 +148,7 @@ impl ExecutableSet {
             if let Some(narrow) = in_fewer_bits {
                 graph.store_in(trimmed, graph.weight(narrow).format);
             }
-            let rows = Part::Rows(in_fewer_bits.unwrap_or(head), tokens.clone());
-            parts.insert(trimmed, (rows, OnceLock::new()));
+            parts.insert(trimmed, Part { of: head, rows: Some(tokens.clone()) });
             heads.push(Some(trimmed));
         }
         let mut programs = Vec::with_capacity(wanted.len() * self.widths().len());

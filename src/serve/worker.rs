@@ -78,7 +78,7 @@ impl Worker {
             Some((_, engine)) => engine,
             None => {
                 self.forced = None;
-                let taken = self.planned.memory().session_bytes;
+                let taken = self.planned.session_host_bytes();
                 let options = Options {
                     drafter: DrafterChoice::Forced(drafter.to_owned()),
                     memory_limit: self.options.memory_limit.map(|limit| limit.saturating_sub(taken)),

@@ -2,7 +2,7 @@
 //!
 //! Logits of real models hardly ever tie, so a small model is made on the same device in which every logit occurs twice.
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering};
 
 use crate::{
     engine::{Error, Loaded, argmax},
@@ -117,8 +117,8 @@ fn in_order(logits: &[f32]) -> Vec<u32> {
 struct Matrices([Vec<u8>; 2]);
 
 impl WeightSource for Matrices {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        &self.0[weight.0 as usize]
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.0[weight.0 as usize])
     }
 }
 

@@ -1,7 +1,10 @@
 //! Backends agree: logits of every tier against the reference backend, for models of every format and for a graph of
 //! ops that no pass can fuse.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 
 use ygg_kernels::{
     Activations, KvFormat, Nonlinearity, RopePairing, Scoring, Tier, WeightFormat, cuda::packing::Layout,
@@ -157,8 +160,8 @@ struct Weights {
 }
 
 impl WeightSource for Weights {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        &self.bytes[weight.0 as usize]
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes[weight.0 as usize])
     }
 }
 

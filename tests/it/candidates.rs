@@ -4,7 +4,7 @@
 //! reads those of the tokens that the head keeps. Heads have equal rows, so that logits are equal, and rows that are not
 //! numbers.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use ygg_kernels::{
     KvFormat, Rows, RowsMut, Tier, WeightFormat,
@@ -38,8 +38,8 @@ struct Planted<'a> {
 }
 
 impl WeightSource for Planted<'_> {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        if weight == self.head { &self.bytes } else { self.model.weights.bytes(weight) }
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        if weight == self.head { Cow::Borrowed(&self.bytes) } else { self.model.weights.bytes(weight) }
     }
 }
 

@@ -153,6 +153,8 @@ const FAMILY_TOKENS: &str = "lossless::nothing_changes_a_token_of_any_family";
 const STREAMED: &str = "streaming::the_bits_are_those_of_a_model_in_memory";
 pub(crate) const STREAMED_ONCE: &str = "streaming::a_forward_streams_within_the_least";
 const STREAMED_STEPS: &str = "streaming::steps_without_the_host_are_those_of_a_model_in_memory";
+const STREAMED_LIMIT: &str =
+    "streaming::what_streamed_weights_take_of_the_host_counts_in_the_limit_of_memory";
 const TURNS: &str = "streaming::sessions_over_one_model_take_turns";
 const STREAMED_DRAFTS: &str = "lossless::no_drafter_over_streamed_weights_changes_a_token";
 const MASKS: &str = "grammar_masks::masks_that_are_ready_when_the_walk_comes_change_no_token";
@@ -167,7 +169,7 @@ fn kernels_follow_the_reference() {
 /// Copies happen as late as what waits for them allows, or as early as what they wait for does.
 #[test]
 fn streamed_weights_come_in_time() {
-    passes(&[STREAMED, TURNS, STREAMED_STEPS], &[]);
+    passes(&[STREAMED, TURNS, STREAMED_STEPS, STREAMED_LIMIT], &[]);
     for environment in [[(COPIES, "early"), OVERLAPPING], [(COPIES, "late"), OVERLAPPING]] {
         passes(&[STREAMED_ONCE], &environment);
     }

@@ -12,10 +12,11 @@ use std::{
 use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
+    engine::{Engine, LoadOptions, Loaded, Options},
     ir::Placed,
     model::{KeptPlace, Model, synthetic::SyntheticSpec},
     plan::Schedule,
-    runtime::{ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
+    runtime::{Choice, ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{Decoder, Drafter, Limits, SelfDrafter, StepShape},
     storage::MappedFile,
@@ -196,6 +197,33 @@ fn sessions_over_one_model_take_turns() {
     });
 }
 
+/// Of a GPU what is in its own memory does not count, and of a processor what is in a file.
+#[test]
+fn what_streamed_weights_take_of_the_host_counts_in_the_limit_of_memory() {
+    let Class { tier, activations } = class();
+    let path = written(&folder("limit"), "model.gguf", &spec(WeightFormat::Q8_0, true));
+    let resident = Some(least(&opened(&path), class()));
+    let (cache, threads, widths) = (KvFormat::F16, Some(1), Vec::new());
+    let options = LoadOptions { tier: Some(tier), activations, cache, threads, widths, resident };
+    let loaded = Arc::new(Loaded::new(opened(&path), &options).expect("enough"));
+    let engine = |limit| {
+        let options = Options { memory_limit: Some(limit), context: Some(64), ..Options::new(&path) };
+        Engine::with_loaded(Arc::clone(&loaded), &options)
+    };
+    let unlimited = engine(usize::MAX).expect("there is no limit");
+    let (memory, of_session) = (unlimited.memory(), unlimited.session_host_bytes());
+    assert!(memory.streamed_bytes > memory.weight_bytes, "{memory:?}");
+    let (pinned, counted, said) = if is_cuda() {
+        (memory.streamed_bytes, memory.streamed_bytes, "pinned memory of the host")
+    } else {
+        (0, memory.weight_bytes + memory.session_bytes, "a shorter context")
+    };
+    assert_eq!((memory.pinned_bytes, of_session), (pinned, if is_cuda() { 0 } else { memory.session_bytes }));
+    engine(counted).expect("as much as it takes");
+    let refused = engine(counted - 1).expect_err("a byte is missing").to_string();
+    assert!(refused.contains(said), "{refused}");
+}
+
 /// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute beside streamed forwards.
 #[test]
 fn steps_without_the_host_are_those_of_a_model_in_memory() {
@@ -323,7 +351,7 @@ fn the_program_answers_alike_on_a_gpu_and_says_what_is_missing() {
     let streamed = answer(&[], &["--resident", least, "--no-packed-cache", "--stats"]);
     assert_eq!(tokens(&streamed), expected);
     let said = String::from_utf8_lossy(&streamed.stderr);
-    assert!(said.contains("of weights are streamed for every forward"), "{said}");
+    assert!(said.contains("of weights are streamed for every forward from pinned memory"), "{said}");
     let said = failure(&answer(&[("YGG_EMULATION_PINNED", "200000")], &["--resident", least]), 4);
     assert!(said.contains("pinned memory") && said.contains("--resident"), "{said}");
 }
@@ -367,4 +395,48 @@ fn memory_stays_within_the_budget() {
     for taken in [packing, streaming] {
         assert!(taken < BUDGET + beside, "{taken} bytes were taken within {BUDGET}");
     }
+}
+
+/// Tells a run of this program that it is the one whose memory is watched.
+#[cfg(target_os = "linux")]
+const DRAFTS_BY_A_SUBSTITUTE: &str = "YGG_TEST_DRAFTS_BY_A_SUBSTITUTE";
+
+#[test]
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a test that runs itself tells itself so")]
+fn memory_stays_within_the_budget_while_a_substitute_is_made() {
+    const BUDGET: usize = 16 << 20;
+    // Program, session, and the substitute of one matrix as it is made.
+    const BESIDE: usize = 16 << 20;
+    if is_cuda() {
+        return;
+    }
+    let folder = folder("substitute_memory");
+    let path = folder.join("model.gguf");
+    let class = class();
+    let load = |model: &Model| build(model, class, Some(BUDGET)).expect("enough");
+    if std::env::var_os(DRAFTS_BY_A_SUBSTITUTE).is_some() {
+        let model = opened(&path);
+        let change = VariantChange { head_tokens: None, substitute_bits: Some(4) };
+        let set = load(&model).with_variants(model.weights.as_ref(), &[change]).expect("four bits");
+        let variant = set.variant(change).expect("it was made");
+        let mut session = session(&Arc::new(set), 64, 1, 2);
+        let mut forward = session.forward(1).expect("a planned width");
+        forward.push_behind(3);
+        forward.choose_of(variant, Choice::ARGMAX, None);
+        return;
+    }
+    let larger =
+        SyntheticSpec { layers: 12, feed_forward: 8192, distinct_rows: 64, ..spec(WeightFormat::Q8_0, true) };
+    written(&folder, "model.gguf", &larger);
+    // Packs what the other run streams.
+    let substitute: usize = load(&opened(&path)).graph().substitute_sizes(4).iter().sum();
+    assert!(substitute > 2 * BESIDE, "a second copy of {substitute} bytes would show");
+    let this_test = "streaming::memory_stays_within_the_budget_while_a_substitute_is_made";
+    let mut this_program = process::Command::new(std::env::current_exe().expect("it runs"));
+    this_program.args(["--exact", this_test, "--test-threads", "1"]).env(DRAFTS_BY_A_SUBSTITUTE, "1");
+    let taken = most_memory(&mut this_program);
+    assert!(taken > substitute, "{taken} bytes were taken with a substitute of {substitute}");
+    let most = BUDGET + substitute + BESIDE;
+    assert!(taken < most, "{taken} bytes were taken, {most} at most were expected");
 }

@@ -1,6 +1,6 @@
 //! A substitute computes what a model computes whose file has its matrices in fewer bits; it is made once, and counted.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use ygg_kernels::{KvFormat, WeightFormat};
 use yggc::{
@@ -23,9 +23,9 @@ struct Narrow<'a> {
 }
 
 impl WeightSource for Narrow<'_> {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         let narrow = self.matrices.iter().find(|(of, _)| *of == weight);
-        narrow.map_or_else(|| self.model.weights.bytes(weight), |(_, bytes)| bytes)
+        narrow.map_or_else(|| self.model.weights.bytes(weight), |(_, bytes)| Cow::Borrowed(bytes))
     }
 }
 
@@ -40,7 +40,7 @@ fn narrow(model: &Model) -> (Graph, Narrow<'_>) {
             continue;
         }
         let (mut values, mut bytes) = (vec![0.0; spec.rows * spec.columns], Vec::new());
-        spec.format.dequantise_row(model.weights.bytes(id), &mut values);
+        spec.format.dequantise_row(&model.weights.bytes(id), &mut values);
         WeightFormat::Q4_0.quantise_row(&values, &mut bytes);
         graph.store_in(id, WeightFormat::Q4_0);
         matrices.push((id, bytes));

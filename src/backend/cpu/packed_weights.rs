@@ -1,6 +1,7 @@
 //! All weights of a model in the layouts that the kernels read, each packed once for all programs.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     io,
     sync::{
@@ -38,6 +39,25 @@ impl Key {
         match self {
             Self::Stack(weights) | Self::Vector(weights) => weights.clone(),
             Self::Gated(gate, up) => vec![*gate, *up],
+        }
+    }
+
+    /// Bytes of each of its weights, as the source has or makes them.
+    fn stored<'s>(&self, source: &'s dyn WeightSource) -> Vec<Cow<'s, [u8]>> {
+        self.weights().into_iter().map(|weight| source.bytes(weight)).collect()
+    }
+
+    /// Bytes of a matrix when it is packed.
+    fn packed_bytes(&self, specs: &[WeightSpec]) -> usize {
+        let of = |ids: &[WeightId]| {
+            let rows = ids.iter().map(|id| specs[id.0 as usize].rows).sum();
+            let WeightSpec { format, columns, .. } = specs[ids[0].0 as usize];
+            cpu::packed_bytes(format, rows, columns)
+        };
+        match self {
+            Self::Stack(ids) => of(ids),
+            Self::Gated(gate, up) => of(&[*gate]) + of(&[*up]),
+            Self::Vector(_) => unreachable!("vectors are not packed"),
         }
     }
 }
@@ -88,43 +108,51 @@ impl PackedWeights {
         if keys.is_empty() {
             return Ok(());
         }
-        // What is packed later, heads and drafters, is small or another's.
         let is_first = self.places.is_empty();
-        let (mut matrices, mut packings) = (Vec::new(), Vec::new());
-        for key in keys {
-            match parts_of(&key, specs, source)? {
-                Parts::Matrix(packing) => {
-                    packings.push(packing);
-                    matrices.push(key);
-                }
-                Parts::Vector(vector) => {
-                    key.weights().iter().for_each(|weight| source.note_loaded(*weight));
-                    self.places.insert(key, self.vectors.len());
-                    self.vectors.push(vector.into());
-                }
-            }
+        let (vectors, matrices): (Vec<Key>, Vec<Key>) =
+            keys.into_iter().partition(|key| matches!(key, Key::Vector(_)));
+        for key in vectors {
+            let vector = crate::backend::vector(&key.weights(), specs, source)?;
+            key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+            self.places.insert(key, self.vectors.len());
+            self.vectors.push(vector.into());
         }
-        let note = |i: usize| matrices[i].weights().iter().for_each(|weight| source.note_loaded(*weight));
-        let digest = is_first.then(|| digest_of(&matrices, specs, &packings));
-        let is_streamed = |key: &Key| {
-            let streamed = |weight: &WeightId| specs[weight.0 as usize].residence == Residence::Streamed;
-            key.weights().iter().any(streamed)
-        };
-        let streamed: Vec<bool> = matrices.iter().map(is_streamed).collect();
-        let packed = match digest {
-            Some(digest) if streamed.contains(&true) => {
-                let (packed, streamed) = stream(packings, &streamed, &digest, source, threads, &note)?;
-                self.streamed = Some(streamed);
-                packed
-            }
-            Some(digest) => kept_or_packed(packings, &digest, source, threads, &note)?,
-            None => on_threads(packings, threads, &note)?,
+        let packed = match is_first {
+            true => self.pack_first(&matrices, specs, source, threads)?,
+            // Heads, substitutes and drafters: made by their sources, or small.
+            false => one_by_one(&matrices, specs, source, threads)?,
         };
         for (key, matrix) in matrices.into_iter().zip(packed) {
             self.places.insert(key, self.matrices.len());
             self.matrices.push(Arc::new(matrix));
         }
         Ok(())
+    }
+
+    /// Packs the matrices of a model together, or takes them from where they were kept, and streams those that are to be.
+    fn pack_first(
+        &mut self,
+        matrices: &[Key],
+        specs: &[WeightSpec],
+        source: &dyn WeightSource,
+        threads: usize,
+    ) -> Result<Vec<PackedLinear>, BackendError> {
+        let stored: Vec<_> = matrices.iter().map(|key| key.stored(source)).collect();
+        let packings = matrices.iter().zip(&stored).map(|(key, stored)| packing_of(key, specs, stored));
+        let packings = packings.collect::<Result<Vec<_>, _>>()?;
+        let note = |i: usize| matrices[i].weights().iter().for_each(|weight| source.note_loaded(*weight));
+        let digest = digest_of(matrices, specs, &packings);
+        let is_streamed = |key: &Key| {
+            let streamed = |weight: &WeightId| specs[weight.0 as usize].residence == Residence::Streamed;
+            key.weights().iter().any(streamed)
+        };
+        let streamed: Vec<bool> = matrices.iter().map(is_streamed).collect();
+        if !streamed.contains(&true) {
+            return kept_or_packed(packings, &digest, source, threads, &note);
+        }
+        let (packed, streamed) = stream(packings, &streamed, &digest, source, threads, &note)?;
+        self.streamed = Some(streamed);
+        Ok(packed)
     }
 
     /// What streams matrices, if any are.
@@ -191,31 +219,26 @@ fn keys_of(op: &Op) -> Vec<Key> {
     }
 }
 
-/// What a key stands for.
-enum Parts<'a> {
-    Matrix(Packing<'a>),
-    Vector(Vec<f32>),
-}
-
-fn parts_of<'a>(
+/// How the matrices of a key, whose bytes are `stored`, are packed.
+fn packing_of<'a>(
     key: &Key,
     specs: &[WeightSpec],
-    source: &'a dyn WeightSource,
-) -> Result<Parts<'a>, BackendError> {
-    let matrix = |id: &WeightId| crate::backend::matrix(&specs[id.0 as usize], source.bytes(*id));
-    let (first, packing) = match key {
-        Key::Stack(ids) => {
-            let parts = ids.iter().map(matrix).collect::<Result<Vec<_>, _>>()?;
-            (ids[0], Packing::stack(&parts))
-        }
-        Key::Gated(gate, up) => (*gate, Packing::gated(&matrix(gate)?, &matrix(up)?)),
-        Key::Vector(ids) => return Ok(Parts::Vector(crate::backend::vector(ids, specs, source)?)),
+    stored: &'a [Cow<'_, [u8]>],
+) -> Result<Packing<'a>, BackendError> {
+    let ids = key.weights();
+    let matrix =
+        |(id, bytes): (&WeightId, &'a Cow<'_, [u8]>)| crate::backend::matrix(&specs[id.0 as usize], bytes);
+    let parts = ids.iter().zip(stored).map(matrix).collect::<Result<Vec<_>, _>>()?;
+    let packing = match key {
+        Key::Stack(_) => Packing::stack(&parts),
+        Key::Gated(..) => Packing::gated(&parts[0], &parts[1]),
+        Key::Vector(_) => unreachable!("vectors are not packed"),
     };
     let refused = |reason: PackError| BackendError::Weight {
-        name: specs[first.0 as usize].name.clone(),
+        name: specs[ids[0].0 as usize].name.clone(),
         reason: reason.to_string(),
     };
-    packing.map(Parts::Matrix).map_err(refused)
+    packing.map_err(refused)
 }
 
 /// Names what is packed, in what order and in which layout; the same on every tier and for any number of threads.
@@ -341,16 +364,48 @@ fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> 
 /// Bytes of packed weights that a thread takes at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Packs matrices into one allocation, in the order of use one behind the other. All threads take pieces from one queue; `note` is
-/// told of each matrix when the last of its pieces is written.
+/// One allocation for matrices of these bytes, in the order of use one behind the other.
+fn reserve(sizes: &[usize]) -> Result<Vec<Reserved>, BackendError> {
+    probe(sizes.iter().sum(), "the weights")?;
+    Ok(Reserved::together(sizes))
+}
+
+/// Packs matrices one after the other, as [`on_threads`] does them together: what a source makes of one is dropped before the next is made.
+fn one_by_one(
+    keys: &[Key],
+    specs: &[WeightSpec],
+    source: &dyn WeightSource,
+    threads: usize,
+) -> Result<Vec<PackedLinear>, BackendError> {
+    let sizes: Vec<usize> = keys.iter().map(|key| key.packed_bytes(specs)).collect();
+    let mut packed = Vec::with_capacity(keys.len());
+    for (key, place) in keys.iter().zip(reserve(&sizes)?) {
+        let stored = key.stored(source);
+        let packing = packing_of(key, specs, &stored)?;
+        let note = |_| key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+        packed.extend(into_places(vec![packing], vec![place], threads, &note)?);
+    }
+    Ok(packed)
+}
+
+/// Packs matrices together into one allocation.
 fn on_threads(
     packings: Vec<Packing<'_>>,
     threads: usize,
     note: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<PackedLinear>, BackendError> {
     let sizes: Vec<usize> = packings.iter().map(Packing::bytes).collect();
-    probe(sizes.iter().sum(), "the weights")?;
-    let places = Reserved::together(&sizes);
+    into_places(packings, reserve(&sizes)?, threads, note)
+}
+
+/// Packs each matrix into its place. All threads take pieces from one queue; `note` is told of each matrix when the last of its pieces is
+/// written.
+fn into_places(
+    packings: Vec<Packing<'_>>,
+    places: Vec<Reserved>,
+    threads: usize,
+    note: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<PackedLinear>, BackendError> {
     let mut targets: Vec<Target<'_>> =
         packings.into_iter().zip(places).map(|(packing, place)| packing.into_memory(place)).collect();
     let (mut left, mut pieces) = (Vec::new(), Vec::new());

@@ -1,6 +1,7 @@
 //! All weights of a model, each uploaded once for all programs, or kept in memory of the host to be streamed.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -46,6 +47,37 @@ impl Key {
             Self::Stack(weights, _) | Self::Biases(weights, _) => weights,
             Self::Rows(weight) | Self::Vector(weight) => std::slice::from_ref(weight),
             Self::Names(_) => &[],
+        }
+    }
+
+    /// Bytes of what it is uploaded as.
+    fn bytes(&self, specs: &[WeightSpec]) -> usize {
+        let spec = |id: &WeightId| &specs[id.0 as usize];
+        let words = |count: usize| (count * size_of::<u32>()).next_multiple_of(ALIGNMENT);
+        match self {
+            Self::Stack(ids, _) => {
+                let WeightSpec { format, columns, .. } = *spec(&ids[0]);
+                let outputs = ids.iter().map(|id| spec(id).rows).sum();
+                let (codes, scales) = Layout::of(format).stack_bytes(outputs, columns);
+                codes + scales
+            }
+            Self::Rows(id) => {
+                let WeightSpec { format, rows, columns, .. } = *spec(id);
+                let row = format.row_bytes(columns).expect("the model's loader has checked sizes");
+                (rows * row).next_multiple_of(ALIGNMENT)
+            }
+            Self::Vector(id) => words(spec(id).columns),
+            Self::Biases(ids, _) => words(ids.iter().map(|id| spec(id).columns).sum()),
+            Self::Names(tokens) => words(tokens.len()),
+        }
+    }
+
+    /// Bytes of its matrices, as the source has or makes them.
+    fn stored<'s>(&self, source: &'s dyn WeightSource) -> Vec<Cow<'s, [u8]>> {
+        match self {
+            Self::Stack(ids, _) => ids.iter().map(|id| source.bytes(*id)).collect(),
+            Self::Rows(id) => vec![source.bytes(*id)],
+            Self::Vector(_) | Self::Biases(..) | Self::Names(_) => Vec::new(),
         }
     }
 
@@ -121,18 +153,18 @@ impl Weights {
         if !units.is_empty() {
             self.stream(device, units, specs, source, threads)?;
         }
-        let parts =
-            keys.iter().map(|key| Part::of(key, specs, source)).collect::<Result<Vec<Part<'_>>, _>>()?;
-        let total = parts.iter().map(Part::bytes).sum();
+        let total = keys.iter().map(|key| key.bytes(specs)).sum();
         if total == 0 {
             return Ok(());
         }
         let block = DeviceBlock::new(device, total, "the weights")?;
         let mut upload = Upload::new(device, threads)?;
         let mut at = 0;
-        for (key, part) in keys.into_iter().zip(&parts) {
-            let bytes = part.bytes();
-            let place = upload.part(part, block.at(at, bytes))?;
+        for key in keys {
+            // What a source makes of a matrix is dropped before the next is made.
+            let stored = key.stored(source);
+            let bytes = key.bytes(specs);
+            let place = upload.part(&Part::of(&key, specs, &stored, source)?, block.at(at, bytes))?;
             key.weights().iter().for_each(|weight| source.note_loaded(*weight));
             at += bytes;
             self.places.insert(key, place);
@@ -152,21 +184,17 @@ impl Weights {
         threads: usize,
     ) -> Result<(), BackendError> {
         assert!(self.streamed.is_none(), "the first programs multiply by all that is streamed");
-        let stack_of = |key: &Key| match Part::of(key, specs, source)? {
-            Part::Stack(stack) => Ok(stack),
-            Part::Rows(_) | Part::Words(_) => unreachable!("stacks are streamed"),
-        };
-        let stacks = units.iter().map(|keys| keys.iter().map(stack_of).collect());
-        let stacks: Vec<Vec<Stack<'_>>> = stacks.collect::<Result<_, BackendError>>()?;
-        let bytes_of = |stack: &Stack<'_>| {
-            let (codes, scales) = Part::stack_bytes(stack);
-            codes + scales
-        };
-        let sizes: Vec<usize> = stacks.iter().map(|unit| unit.iter().map(bytes_of).sum()).collect();
+        let sizes: Vec<usize> =
+            units.iter().map(|unit| unit.iter().map(|key| key.bytes(specs)).sum()).collect();
         let (places, unit_of) = (&mut self.places, &mut self.units);
         let fill = |unit: UnitId, at: u64, host: &mut [u8]| {
             let (mut at, mut rest) = (at, host);
-            for (key, stack) in units[unit.0].iter().zip(&stacks[unit.0]) {
+            for key in &units[unit.0] {
+                let stored = key.stored(source);
+                let stack = &match Part::of(key, specs, &stored, source)? {
+                    Part::Stack(stack) => stack,
+                    Part::Rows(_) | Part::Words(_) => unreachable!("stacks are streamed"),
+                };
                 let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
                 let (codes, behind) = rest.split_at_mut(code_bytes);
                 let (scales, behind) = behind.split_at_mut(scale_bytes);
@@ -284,18 +312,26 @@ enum Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn of(key: &Key, specs: &[WeightSpec], source: &'a dyn WeightSource) -> Result<Self, BackendError> {
-        let matrix = |id: &WeightId| crate::backend::matrix(&specs[id.0 as usize], source.bytes(*id));
+    /// `stored` has the bytes of the key's matrices.
+    fn of(
+        key: &Key,
+        specs: &[WeightSpec],
+        stored: &'a [Cow<'_, [u8]>],
+        source: &dyn WeightSource,
+    ) -> Result<Self, BackendError> {
+        let matrix = |(id, bytes): (&WeightId, &'a Cow<'_, [u8]>)| {
+            crate::backend::matrix(&specs[id.0 as usize], bytes)
+        };
         Ok(match key {
             Key::Stack(ids, order) => {
-                let parts: Vec<Matrix<'a>> = ids.iter().map(matrix).collect::<Result<_, _>>()?;
+                let parts: Vec<Matrix<'a>> = ids.iter().zip(stored).map(matrix).collect::<Result<_, _>>()?;
                 let stack = Stack::new(&parts);
                 Self::Stack(match order {
                     Some(HalvesTogether { head_dim, rotated }) => stack.halves_together(*head_dim, *rotated),
                     None => stack,
                 })
             }
-            Key::Rows(id) => Self::Rows(matrix(id)?.bytes()),
+            Key::Rows(id) => Self::Rows(matrix((id, &stored[0]))?.bytes()),
             Key::Vector(id) => Self::of_floats(crate::backend::vector(&[*id], specs, source)?),
             Key::Biases(ids, order) => {
                 let biases = crate::backend::vector(ids, specs, source)?;
@@ -313,17 +349,6 @@ impl<'a> Part<'a> {
     /// Bytes of the codes and of the scales of a stack, each aligned.
     fn stack_bytes(stack: &Stack<'_>) -> (usize, usize) {
         stack.layout().stack_bytes(stack.outputs(), stack.columns())
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Stack(stack) => {
-                let (codes, scales) = Self::stack_bytes(stack);
-                codes + scales
-            }
-            Self::Rows(bytes) => bytes.len().next_multiple_of(ALIGNMENT),
-            Self::Words(words) => (words.len() * size_of::<u32>()).next_multiple_of(ALIGNMENT),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The reference backend: scalar kernels on one thread, weights read as stored. Slow and obvious, the judge of others.
 
-use std::{ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use ygg_kernels::{
     Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, ShortConv,
@@ -37,7 +37,7 @@ impl ReferenceExecutables {
         let count = programs.first().map_or(0, |program| program.weights.len());
         let id = |i: usize| WeightId(u32::try_from(i).expect("few weights"));
         let loaded = |i| {
-            let weight = Arc::from(source.bytes(id(i)));
+            let weight = Arc::from(&*source.bytes(id(i)));
             source.note_loaded(id(i));
             weight
         };
@@ -62,8 +62,8 @@ impl ReferenceExecutables {
 }
 
 impl WeightSource for ReferenceExecutables {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        &self.weights[weight.0 as usize]
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.weights[weight.0 as usize])
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn memory(page: &mut Page, plan: &Plan) {
     page.section("memory", "Memory");
     page.table("What is in memory (derived)", &tables::memory(memory), |_| false);
     if !memory.divisions.is_empty() {
-        let caption = "Best division for every substitute (time per token on other prompts, predicted)";
+        let caption = "Best division for every substitute (predicted time per token on other prompts, mean of all temperatures)";
         let is_kept = |row: usize| {
             let division = &memory.divisions[row];
             (division.resident_bytes, division.substitute_bytes)
@@ -188,6 +188,10 @@ pub(super) fn remarks(page: &mut Page, explanation: &Explanation) {
 fn is_chosen(outcome: Outcome) -> bool {
     match outcome {
         Outcome::Won | Outcome::AskedFor | Outcome::NothingBetter => true,
-        Outcome::SlowerThanPlain | Outcome::Doubtful | Outcome::Slower | Outcome::Excluded => false,
+        Outcome::SlowerThanPlain
+        | Outcome::Doubtful
+        | Outcome::Slower
+        | Outcome::Excluded
+        | Outcome::OtherSubstitute => false,
     }
 }

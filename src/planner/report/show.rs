@@ -208,6 +208,9 @@ fn reason(plan: &Plan, place: usize) -> String {
             format!("{:.0} % slower than {}", slower * 100.0, chosen.name)
         }
         Outcome::Excluded => "excluded by what was fixed".to_owned(),
+        Outcome::OtherSubstitute => {
+            "faster, but all temperatures share a substitute of other bits".to_owned()
+        }
         Outcome::Won | Outcome::AskedFor | Outcome::NothingBetter => "chosen".to_owned(),
     }
 }

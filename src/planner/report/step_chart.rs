@@ -76,7 +76,7 @@ pub(super) fn write_memory(out: &mut String, memory: Option<&PlannedMemory>) -> 
     }
     writeln!(
         out,
-        "\nbest division of that memory for every substitute (time per token on other prompts, predicted)"
+        "\nbest division of that memory for every substitute (predicted time per token on other prompts, mean of all temperatures)"
     )?;
     write_titled(out, tables::divisions(memory))
 }

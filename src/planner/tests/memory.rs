@@ -12,7 +12,7 @@ use crate::{
     planner::{
         Fix, MemoryBudget, SearchError, make_plan_within,
         memory_search::{BestDivision, best_divisions},
-        report::reads,
+        report::{explain::Outcome, explain_at, reads},
         splits::SplitPrices,
     },
 };
@@ -285,6 +285,115 @@ fn what_cannot_be_divided_is_refused() {
     assert!(matches!(within(&good, "drafter=lookup", 400), Err(SearchError::FixImpossible { .. })));
     let fixed = within(&good, "drafter=substitute", 500).unwrap();
     assert!(fixed.chosen().drafter.facts().substitute_bits.is_some());
+}
+
+/// The profile as it is where the machine's speed drifts by more than the layers in memory take, and forwards without layers are measured again by
+/// themselves, when it is slow.
+fn drifting(mut profile: Profile) -> Profile {
+    const ROUNDS_US: [f64; 5] = [0.0, 3.7, -1.3, 0.0, 5.1];
+    for CellSamples { cell, samples_us } in &mut profile.measurements {
+        let later: &[f64] = match cell.stage {
+            Stage::Ends => &[40.0; 15],
+            Stage::Resident => &[],
+            _ => continue,
+        };
+        let us = samples_us[0];
+        *samples_us = ROUNDS_US.iter().chain(later).map(|drift_us| us + drift_us).collect();
+    }
+    profile
+}
+
+#[test]
+fn layers_are_timed_within_rounds() {
+    let truth = Truth { bandwidth: 0.5, byte_us: 0.02 };
+    let (steady, drifting) = (truth.profile(4), drifting(truth.profile(4)));
+    let median_us = |stage| drifting.table().unwrap().latency_us(&stage, 1, 0).unwrap();
+    assert!(median_us(Stage::Ends) > median_us(Stage::Resident), "the drift is larger than the difference");
+    let [steady, drifting] = [&steady, &drifting].map(|profile| SplitPrices::new(profile).unwrap());
+    for place in 0..SIZES.len() {
+        let tables =
+            [&steady, &drifting].map(|prices| prices.profile_at(place, Some(3)).unwrap().table().unwrap());
+        for (cell, summary) in tables[0].iter().filter(|(cell, _)| cell.stage != Stage::Ends) {
+            let found = tables[1].get(cell).unwrap().median_us;
+            assert!(
+                (found - summary.median_us).abs() < 1e-9 * summary.median_us,
+                "{cell}: {found} for {summary:?}"
+            );
+        }
+    }
+    let refused = |profile: &Profile| SplitPrices::new(profile).unwrap_err().to_string();
+    let flat = refused(&Truth { byte_us: 0.0, ..truth }.profile(4));
+    assert!(flat.contains("200 bytes") && flat.contains("more memory for weights"), "{flat}");
+    let mut wide = truth.profile(4);
+    wide.measurements.retain(|cell| cell.cell.stage != Stage::Ends || cell.cell.width > 1);
+    assert!(refused(&wide).contains("give the profile more time"));
+}
+
+/// Temperatures of requests.
+const TEMPERATURES: [f32; 2] = [0.0, 0.8];
+
+/// A profile whose substitutes of 2, 3 and 4 bits are followed this often, of 100, at each temperature.
+fn by_temperature(truth: &Truth, skills: [[u64; 3]; 2]) -> Profile {
+    let mut profile = truth.profile(4);
+    profile.traces.clear();
+    for (temperature, skills) in TEMPERATURES.into_iter().zip(skills) {
+        for ((bits, ..), skill) in SUBSTITUTES.iter().zip(skills) {
+            let trace = record(&Oracle { seed: 7, skill }, 40, 4, 4, 5);
+            let drafter = name(&format!("substitute{bits}"));
+            profile.traces.push(Trace { drafter, temperature, ..trace });
+        }
+    }
+    surely(profile)
+}
+
+/// Bits of the substitutes that are chosen at each temperature, and the time per token to expect of all choices.
+fn chosen(plan: &Plan) -> (Vec<Option<u32>>, f64) {
+    let bands = TEMPERATURES.map(|temperature| plan.of_band(plan.band_for(temperature)));
+    let expected_us = |plan: &Plan| plan.chosen().predicted.ar_tpot_us / plan.chosen().unseen.speedup;
+    let bits = bands.iter().map(|band| band.chosen().drafter.facts().substitute_bits);
+    (bits.collect(), bands.iter().map(|band| expected_us(band)).sum())
+}
+
+#[test]
+fn all_temperatures_share_the_substitute_that_is_best_for_them_together() {
+    let (mut apart, mut of_the_other) = (0, 0);
+    let skills = [([45, 60, 95], [95, 80, 20]), ([45, 80, 95], [45, 80, 95]), ([60, 95, 95], [95, 20, 90])];
+    for ((greedy, warm), fix) in skills.into_iter().zip(["", PLAIN, PLAIN]) {
+        let profile = by_temperature(&TRUTHS[2], [greedy, warm]);
+        let shared = plan(&profile, fix).unwrap();
+        let (bits, expected_us) = chosen(&shared);
+        let mut distinct: Vec<u32> = bits.iter().copied().flatten().collect();
+        distinct.dedup();
+        assert!(distinct.len() == 1, "{bits:?}");
+        let alone = |bits: u32| {
+            let mut alone = profile.clone();
+            let keeps = name(&format!("substitute{bits}"));
+            alone.drafters.retain(|drafter| drafter.name == keeps);
+            alone.traces.retain(|trace| trace.drafter == keeps);
+            alone.measurements.retain(|cell| cell.cell.stage.drafter().is_none_or(|name| *name == keeps));
+            chosen(&plan(&alone, fix).unwrap()).1
+        };
+        let best = [2, 3, 4].map(alone).into_iter().fold(f64::INFINITY, f64::min);
+        assert!((expected_us / best - 1.0).abs() < 1e-9, "{expected_us} with {bits:?} for {best}");
+        // With memory for all of them.
+        let (free, _) = chosen(&plan(&Profile { memory: None, ..profile.clone() }, fix).unwrap());
+        apart += usize::from(free[0] != free[1]);
+        for (place, temperature) in
+            TEMPERATURES.into_iter().enumerate().filter(|(place, _)| free[*place] != bits[*place])
+        {
+            of_the_other += 1;
+            let explained = explain_at(&shared, temperature);
+            let is_told =
+                explained.drafters.iter().any(|drafter| drafter.outcome == Outcome::OtherSubstitute);
+            assert_eq!(is_told, fix.is_empty(), "at {temperature}, place {place}: {:?}", explained.drafters);
+        }
+        // Within a budget as well, where the best division is that with the least time in the mean of both.
+        let within = within(&profile, fix, 500).unwrap();
+        let divisions = within.memory.clone().unwrap().divisions;
+        let least = divisions.iter().map(|division| division.tpot_us).fold(f64::INFINITY, f64::min);
+        assert!((chosen(&within).1 / 2.0 / least - 1.0).abs() < 1e-9, "{divisions:?}");
+    }
+    assert!(apart > 1 && of_the_other > 0, "{apart} and {of_the_other}: temperatures agree by themselves");
 }
 
 #[test]

@@ -300,9 +300,9 @@ const COPIES: usize = 12;
 /// The profile, with every prompt recorded so often that what it says is not doubted.
 pub(super) fn surely(mut profile: Profile) -> Profile {
     for trace in &mut profile.traces {
-        trace.prompts = vec![&trace.prompts[..]; COPIES].concat();
+        trace.prompts = [&trace.prompts[..]; COPIES].concat();
     }
-    profile.token_traces = vec![&profile.token_traces[..]; COPIES].concat();
+    profile.token_traces = [&profile.token_traces[..]; COPIES].concat();
     profile
 }
 

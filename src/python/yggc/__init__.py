@@ -166,7 +166,7 @@ class Engine:
     :param cache: element type of the key/value cache, ``"f16"`` or ``"q8"``, a numeric class of its own, too.
     :param threads: worker threads; one per processor that the process may use if left out.
     :param context: most tokens of prompt and answer together; 4096, or the model's limit if that is lower, if left out.
-    :param memory_limit: most bytes of weights and session together.
+    :param memory_limit: most bytes of the host's memory for weights and session together; on a GPU for streamed weights.
     :param resident: most bytes of weights in memory, of the GPU with ``device="cuda"``; the others are read by every forward: from disk, which needs
         ``packed_folder``, or for a GPU from memory of the host. What the plan is for, if left out; without a plan all are in memory.
     :param packed_folder: folder in which packed weights are kept for the next start.

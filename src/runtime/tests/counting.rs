@@ -1,6 +1,6 @@
 //! A model for tests whose every answer is known without running it: after token `t` it says `t + 1`.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     backend::{Activations, KvFormat, Pinning, Tier},
@@ -21,8 +21,8 @@ struct Permutation {
 }
 
 impl WeightSource for Permutation {
-    fn bytes(&self, weight: WeightId) -> &[u8] {
-        if weight.0 == 0 { &self.embedding } else { &self.head }
+    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
+        Cow::Borrowed(if weight.0 == 0 { &self.embedding } else { &self.head })
     }
 }
 

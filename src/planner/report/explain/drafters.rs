@@ -53,6 +53,8 @@ pub enum Outcome {
     Slower,
     /// Faster than what was chosen, but excluded by what the user fixed.
     Excluded,
+    /// Faster than what was chosen, but by another substitute than the one that requests of all temperatures share.
+    OtherSubstitute,
 }
 
 impl StepShares {
@@ -105,6 +107,8 @@ pub(in crate::planner::report) fn outcome(plan: &Plan, place: usize) -> Outcome 
         Outcome::SlowerThanPlain
     } else if !unseen.is_gain() {
         Outcome::Doubtful
+    } else if unseen.speedup > chosen.unseen.speedup && sub_plan.drafter.facts().substitute_bits.is_some() {
+        Outcome::OtherSubstitute
     } else {
         Outcome::Slower
     }
@@ -144,5 +148,8 @@ fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
             format!("{:.0} % more time per token than the chosen: {step}", percent(chosen.speedup / speedup))
         }
         Outcome::Excluded => format!("excluded by `{}`, though predicted faster: {step}", plan.fixed),
+        Outcome::OtherSubstitute => format!(
+            "{speedup:.2}x plain decoding, but requests of all temperatures share one substitute, of other bits: {step}"
+        ),
     }
 }
