@@ -99,14 +99,15 @@ fn main() {
     }
 }
 
-/// Checks every part in a process of its own, since allocations are those of a whole process: as many at once as there are processors.
+/// Checks every part in a process of its own, since allocations are those of a whole process: as many at once as there are processors for.
 fn check_in_processes(names: &[String]) {
     let next = AtomicUsize::new(0);
     let program = std::env::current_exe().expect("this program");
-    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    // Sessions on the processor have up to two threads, which wait for each other by spinning.
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from) / if is_cuda() { 1 } else { 2 };
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..at_once {
+        for _ in 0..at_once.max(1) {
             scope.spawn(|| {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let ended = Command::new(&program).env(PART, name).status().expect("it starts");

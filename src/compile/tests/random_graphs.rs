@@ -154,7 +154,7 @@ fn judged(graph: &Graph, mask: &[bool], seed: u64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2048))]
+    #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
     fn passes_keep_what_compiles(

@@ -77,7 +77,7 @@ impl Truth {
             let drafter = name(&format!("substitute{bits}"));
             let kind: DrafterKind = SubstituteSettings { bits, head_tokens: None }.into();
             profile.drafters.push(kind.describe(drafter.clone()));
-            profile.traces.push(Trace { drafter, ..record(&Oracle { seed: 7, skill }, 40, 4, 4, 5) });
+            profile.traces.push(Trace { drafter, ..record(&Oracle { seed: 7, skill }, 12, 4, 4, 5) });
         }
         profile
     }
@@ -338,7 +338,7 @@ fn by_temperature(truth: &Truth, skills: [[u64; 3]; 2]) -> Profile {
     profile.traces.clear();
     for (temperature, skills) in TEMPERATURES.into_iter().zip(skills) {
         for ((bits, ..), skill) in SUBSTITUTES.iter().zip(skills) {
-            let trace = record(&Oracle { seed: 7, skill }, 40, 4, 4, 5);
+            let trace = record(&Oracle { seed: 7, skill }, 12, 4, 4, 5);
             let drafter = name(&format!("substitute{bits}"));
             profile.traces.push(Trace { drafter, temperature, ..trace });
         }
