@@ -44,7 +44,7 @@ def schema_of(path):
 
 def both(question, schema, **asked):
     """The answers by the plan and by plain decoding."""
-    asked |= {"json_schema": schema, "max_tokens": options.tokens, "reuse": False}
+    asked |= {"json_schema": schema, "max_tokens": options.tokens}
     return planned.chat(question, **asked).answer(), plain.chat(question, speculation=False, **asked).answer()
 
 
@@ -70,7 +70,7 @@ for path in paths:
     schema = schema_of(path)
     question = "Write an example, as JSON, of what this schema describes:\n" + json.dumps(schema)[:1500]
     try:
-        found, expected = both(question, schema)
+        found, expected = both(question, schema, reuse=False)
     except (yggc.InputError, TypeError) as error:
         refused[str(error).split(":")[0][:60]] += 1
         continue
