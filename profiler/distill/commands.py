@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add = command("make", "all of it: corpus, drafter, card; goes on where it was ended", _make)
     add("-o", "--output", type=Path, required=True, help="folder of the drafter; all else is in its folder `work`")
+    add("--part", type=Path, action="append", default=[], help="a corpus to join instead of writing one; may be repeated")
     _add_generation(add)
     _add_training(add)
     add = command("generate", "the verifier writes a corpus", _generate)
@@ -113,7 +114,7 @@ def _add_generation(add) -> None:
 def _add_training(add) -> None:
     defaults = training.Options(tokens=0)
     add("--kind", choices=tuple(KINDS), default="hidden")
-    add("--seen", type=int, default=3_000_000, help="labelled tokens to train on, repetitions counted")
+    add("--seen", type=int, help="labelled tokens to train on, repetitions counted [three times the corpus's]")
     add("--start", type=int, default=-1, help="layer of the verifier that a hidden-state drafter begins as; negative: from the last")
     add("--trim", type=int, default=8192, help="tokens of the trimmed head that is compared at every step")
     for name in TRAINED_BY:
@@ -152,6 +153,7 @@ def _train(given) -> None:
 
 
 def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
+    given.seen = given.seen or 3 * corpus.labelled_tokens()
     options = training.Options(tokens=given.seen, **{name: getattr(given, name) for name in TRAINED_BY})
     columns = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, min(given.trim, model.shape.vocabulary))
     drafter = KINDS[given.kind].like(model)
@@ -174,7 +176,10 @@ def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
 def _make(given) -> None:
     model, work = _read(given), given.output / "work"
     corpus = Corpus(work / "corpus")
-    _write_corpus(given, model, corpus)
+    if given.part:
+        _join_parts(given, model, corpus)
+    else:
+        _write_corpus(given, model, corpus)
     drafter, options = _train_on(given, model, corpus, work / "training")
     for file in sorted((work / "training").iterdir()):
         if file.name != "training.pt":
@@ -183,10 +188,17 @@ def _make(given) -> None:
         if 2 * count < model.shape.vocabulary:
             kept = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, count)
             trim.write(work / f"head_{count}.json", kept)
-    command = f"yggc distill -m MODEL -o DIR --kind {given.kind} --tokens {given.tokens} --seen {given.seen} --seed {given.seed}"
+    source = " ".join("--corpus PART" for _ in given.part) or f"--tokens {given.tokens}"
+    command = f"yggc distill -m MODEL -o DIR --kind {given.kind} {source} --seen {given.seen} --seed {given.seed}"
     command += "".join(f" --exclude {file.name}" for file in given.exclude)
     card.write(given.output, given.kind, drafter, model, corpus, asdict(options), command)
     say(f"the drafter is in {given.output}, with its card, README.md")
+
+
+def _join_parts(given, model: Checkpoint, corpus: Corpus) -> None:
+    corpus.join([Corpus(folder) for folder in given.part])
+    corpus.agree({"verifier": model.name, "vocabulary": model.shape.vocabulary, "width": model.shape.width})
+    _refuse_overlap(model, corpus, given.exclude)
 
 
 def _trim(given) -> None:
@@ -204,9 +216,12 @@ def _score(given) -> None:
 
 
 def _overlap(given) -> None:
-    model = _read(given)
-    overlap = Overlap(model.vocabulary, given.exclude)
-    texts = list(Corpus(given.corpus).texts())
+    _refuse_overlap(_read(given), Corpus(given.corpus), given.exclude)
+
+
+def _refuse_overlap(model: Checkpoint, corpus: Corpus, exclude: list[Path]) -> None:
+    overlap = Overlap(model.vocabulary, exclude)
+    texts = list(corpus.texts())
     hits = sum(overlap.hits(text.ids) for text in texts)
     require(hits == 0, f"{hits} of {len(texts)} sequences share {GRAM} tokens in a row with an excluded prompt; write the corpus with --exclude")
     say(f"none of {len(texts)} sequences shares {GRAM} tokens in a row with an excluded prompt")

@@ -8,6 +8,8 @@ behind a sequence's last token.
 
 import hashlib
 import json
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +109,35 @@ class Corpus:
         unfinished = file.with_suffix(".unfinished")
         save_file(tensors, unfinished, metadata={"prompts": prompts})
         unfinished.rename(file)
+
+    def join(self, parts: list["Corpus"]) -> None:
+        """Makes this the corpus of all shards of `parts`, in their order: by hard links, or by copies where folders are on other file systems.
+
+        Raises Refusal unless one verifier wrote all parts, each by a seed of its own. Goes on where an earlier call ended.
+        """
+        headers = [part.header() for part in parts]
+        for key in ("verifier", "vocabulary", "width"):
+            for part, header in zip(parts, headers, strict=True):
+                expected = headers[0].get(key)
+                require(
+                    header.get(key) == expected,
+                    f"`{part.folder}` was made with {key} {header.get(key)!r}, `{parts[0].folder}` with {expected!r}; give parts of one verifier",
+                )
+        seeds = [header.get("seed") for header in headers]
+        require(len(set(seeds)) == len(seeds), f"the parts were made with the seeds {seeds}; expected each to have its own, or they hold the same")
+        joined = {key: headers[0].get(key) for key in ("verifier", "vocabulary", "width")}
+        excluded = [name for name in headers[0].get("excluded", []) if all(name in header.get("excluded", []) for header in headers)]
+        self.agree({**joined, "seeds": seeds, "excluded": excluded})
+        for number, shard in enumerate(shard for part in parts for shard in part.shards()):
+            file = self.folder / f"shard-{number:05}.safetensors"
+            if not file.exists():
+                unfinished = file.with_suffix(".unfinished")
+                unfinished.unlink(missing_ok=True)
+                try:
+                    os.link(shard, unfinished)
+                except OSError:
+                    shutil.copyfile(shard, unfinished)
+                unfinished.rename(file)
 
     def labelled_tokens(self) -> int:
         """Tokens behind which the verifier was asked."""

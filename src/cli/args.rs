@@ -274,7 +274,13 @@ pub(crate) struct DistillArgs {
     /// Tokens of the corpus that the model writes
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000)]
     pub(crate) tokens: usize,
-    /// Tokens to train on, repetitions counted [default: three times --tokens]
+    /// Write the corpus and train nothing: a part of a larger one, if its --seed is no other part's
+    #[arg(long, conflicts_with_all = ["corpus", "kind", "seen"])]
+    pub(crate) corpus_only: bool,
+    /// Train on the corpora of these folders, which --corpus-only has written, in this order instead of writing one
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["tokens", "prompts"])]
+    pub(crate) corpus: Vec<PathBuf>,
+    /// Tokens to train on, repetitions counted [default: three times those of the corpus]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) seen: Option<usize>,
     /// First prompts of the corpus, JSON lines; may be repeated [default: none; the model writes them all]

@@ -81,6 +81,14 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
             )));
         }
     }
+    for folder in &args.corpus {
+        if !corpus_of(folder).join("corpus.json").is_file() {
+            return Err(Failure::Input(format!(
+                "`{}` holds no corpus, expected `work/corpus/corpus.json` in it; give --corpus a folder that --corpus-only has written",
+                folder.display()
+            )));
+        }
+    }
     let program = write_program(&work)?;
     probe(&program)?;
     let model = fetch::resolve(args.model.model.as_deref(), cache)?;
@@ -89,6 +97,11 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     write(&work.join("started"), "a run of `yggc distill` began here\n")?;
     train(&program, &arguments)?;
     output::text(format_args!("{}\n", args.output.display()))
+}
+
+/// The corpus of a run in `output`.
+fn corpus_of(output: &Path) -> PathBuf {
+    output.join("work").join("corpus")
 }
 
 /// Writes the modules of the program, its requirements and the shipped prompts; returns their folder.
@@ -171,24 +184,28 @@ fn arguments(
     if let Some(threads) = args.threads {
         given.extend(["--threads".into(), threads.to_string().into()]);
     }
-    given.extend([
-        "make".into(),
-        "--model".into(),
-        absolute(model)?,
-        "--output".into(),
-        absolute(&args.output)?,
-    ]);
+    let output = absolute(&args.output)?;
+    if args.corpus_only {
+        given.extend(["generate".into(), "--corpus".into(), corpus_of(Path::new(&output)).into()]);
+    } else {
+        given.extend(["make".into(), "--output".into(), output]);
+        given.extend(["--kind".into(), args.kind.name().into()]);
+        let all_thrice = args.corpus.is_empty().then(|| args.tokens.saturating_mul(3));
+        if let Some(seen) = args.seen.or(all_thrice) {
+            given.extend(["--seen".into(), seen.to_string().into()]);
+        }
+    }
+    given.extend(["--model".into(), absolute(model)?]);
     if let Some(tokenizer) = tokenizer {
         given.extend(["--tokenizer".into(), absolute(tokenizer)?]);
     }
-    given.extend([
-        "--kind".into(),
-        args.kind.name().into(),
-        "--tokens".into(),
-        args.tokens.to_string().into(),
-    ]);
-    let seen = args.seen.unwrap_or_else(|| args.tokens.saturating_mul(3));
-    given.extend(["--seen".into(), seen.to_string().into(), "--seed".into(), args.seed.to_string().into()]);
+    if args.corpus.is_empty() {
+        given.extend(["--tokens".into(), args.tokens.to_string().into()]);
+    }
+    for folder in &args.corpus {
+        given.extend(["--part".into(), absolute(&corpus_of(folder))?]);
+    }
+    given.extend(["--seed".into(), args.seed.to_string().into()]);
     for prompts in &args.prompts {
         given.extend(["--prompts".into(), absolute(prompts)?]);
     }
@@ -202,8 +219,9 @@ fn arguments(
 
 /// Runs the program, passes its output to stderr line by line, and returns its last error message.
 fn train(program: &Path, arguments: &[OsString]) -> Result<(), DistillError> {
+    // Compiled modules hold times and paths, which would make folders of equal runs unequal.
     let mut child = Command::new("python3")
-        .args(["-m", DISTILL_PACKAGE])
+        .args(["-B", "-m", DISTILL_PACKAGE])
         .args(arguments)
         .current_dir(program)
         .stdin(Stdio::null())

@@ -88,11 +88,8 @@ fn the_program_is_told_what_was_asked_for_and_its_progress_passes_through() {
 
     let noted = fs::read_to_string(folder.path().join("arguments")).expect("it was run");
     let words: Vec<&str> = noted.lines().collect();
-    assert_eq!(words[..5], ["-m", "distill", "--threads", "1", "make"]);
-    let after = |flag: &str| {
-        let at = words.iter().position(|word| *word == flag).unwrap_or_else(|| panic!("{flag} in {words:?}"));
-        words[at + 1]
-    };
+    assert_eq!(words[..6], ["-B", "-m", "distill", "--threads", "1", "make"]);
+    let after = |flag: &str| after(&words, flag);
     for (flag, value) in [("--tokens", "20"), ("--seen", "60"), ("--kind", "plain"), ("--seed", "7")] {
         assert_eq!(after(flag), value);
     }
@@ -109,6 +106,52 @@ fn the_program_is_told_what_was_asked_for_and_its_progress_passes_through() {
     assert_eq!(own.tokenizer().first_difference(&tokenizer), None);
     let program = drafter.join("work/program/distill");
     assert!(program.join("__main__.py").exists() && program.join("train.py").exists());
+}
+
+/// The word behind `flag`.
+fn after<'a>(words: &[&'a str], flag: &str) -> &'a str {
+    let at = words.iter().position(|word| *word == flag).unwrap_or_else(|| panic!("{flag} in {words:?}"));
+    words[at + 1]
+}
+
+#[test]
+fn a_corpus_can_be_written_in_parts_and_trained_on_apart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let programs = trainer(folder.path(), "");
+    let noted = || fs::read_to_string(folder.path().join("arguments")).expect("it was run");
+    let [first, second, drafter] = ["1", "2", "drafter"].map(|name| folder.path().join(name));
+    for (output, seed) in [(&first, "1"), (&second, "2")] {
+        let mut command = distill(output, &programs);
+        command.args(["--corpus-only", "--tokens", "20", "--seed", seed]);
+        success(&command.output().expect("yggc starts"));
+        let words = noted();
+        let words: Vec<&str> = words.lines().collect();
+        assert_eq!(words[..4], ["-B", "-m", "distill", "generate"]);
+        let corpus = fs::canonicalize(output).expect("it was made").join("work/corpus");
+        for (flag, value) in [("--tokens", "20"), ("--seed", seed), ("--corpus", &corpus.to_string_lossy())] {
+            assert_eq!(after(&words, flag), value);
+        }
+        assert!(!words.contains(&"--kind") && !words.contains(&"--seen"), "{words:?}");
+        // The training program is none here.
+        fs::create_dir(&corpus).expect("the folder is writable");
+        fs::write(corpus.join("corpus.json"), "{}").expect("the folder is writable");
+    }
+
+    let mut command = distill(&drafter, &programs);
+    success(&command.arg("--corpus").args([&second, &first]).output().expect("yggc starts"));
+    let words = noted();
+    let words: Vec<&str> = words.lines().collect();
+    assert_eq!(words[3], "make");
+    assert!(!words.contains(&"--tokens") && !words.contains(&"--seen"), "{words:?}");
+    let parts: Vec<&str> =
+        words.iter().zip(&words[1..]).filter(|(flag, _)| **flag == "--part").map(|(_, part)| *part).collect();
+    assert_eq!(parts.len(), 2, "{words:?}");
+    assert!(parts[0].ends_with("/2/work/corpus") && parts[1].ends_with("/1/work/corpus"), "{parts:?}");
+
+    let mut command = distill(&folder.path().join("other"), &programs);
+    let said = failure(&command.arg("--corpus").arg(folder.path()).output().expect("yggc starts"), 3);
+    assert!(said.contains("holds no corpus") && said.contains("--corpus-only"), "{said}");
+    assert!(!folder.path().join("other").exists());
 }
 
 #[test]

@@ -20,15 +20,27 @@ fn package(folder: &Path) {
     fs::copy(library, folder.join("yggc/_native.abi3.so")).expect("a copy");
 }
 
-#[test]
-fn the_package_passes_its_own_tests() {
+/// Runs a file of the package's tests, once `asked` says what else it is told.
+fn passes(tests: &str, asked: impl FnOnce(&mut Command)) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     package(folder.path());
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/python/tests/test_yggc.py");
     let mut command = Command::new("python3");
-    command.arg("-B").arg(tests).env("PYTHONPATH", folder.path());
-    command.env("YGG_TEST_MODEL", model()).env("YGG_TEST_PLAN", drafting_plan());
-    command.env("YGG_TEST_OPTIONS", r#"{"isa": "portable", "threads": 1}"#);
-    command.env("YGG_TEST_PROGRAM", env!("CARGO_BIN_EXE_yggc"));
+    command.arg("-B").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/python/tests").join(tests));
+    command.env("PYTHONPATH", folder.path()).env("YGG_TEST_MODEL", model());
+    asked(&mut command);
     success(&command.output().expect("python3 starts"));
+}
+
+#[test]
+fn the_package_passes_its_own_tests() {
+    passes("test_yggc.py", |command| {
+        command.env("YGG_TEST_PLAN", drafting_plan());
+        command.env("YGG_TEST_OPTIONS", r#"{"isa": "portable", "threads": 1}"#);
+        command.env("YGG_TEST_PROGRAM", env!("CARGO_BIN_EXE_yggc"));
+    });
+}
+
+#[test]
+fn an_answer_goes_on_when_its_replica_dies() {
+    passes("replicas.py", |_| {});
 }

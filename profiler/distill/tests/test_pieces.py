@@ -107,6 +107,30 @@ class Files(unittest.TestCase):
             kept = trim.frequent_tokens(corpus, [258], 259, 20)
             self.assertEqual((len(kept), kept, 258 in kept), (20, sorted(kept), True))
 
+    def test_parts_are_joined_in_their_order(self):
+        facts = {"verifier": "tiny", "vocabulary": 259, "width": 4}
+
+        def part(folder: Path, ids: list[int], **made_from) -> Corpus:
+            corpus, rows = Corpus(folder), len(ids)
+            corpus.agree({**facts, "excluded": ["a.jsonl"], **made_from})
+            corpus.write(0, [Sequence(ids, 3, True, Prompt("qa", ("a",)), torch.ones((rows, 4)), torch.zeros((rows, 16)), torch.ones((rows, 16)))])
+            return corpus
+
+        with tempfile.TemporaryDirectory() as folder:
+            parts = [part(Path(folder, "b"), tiny.text(7, 1), seed=2), part(Path(folder, "a"), tiny.text(9, 2), seed=1, excluded=["a.jsonl", "b.jsonl"])]
+            joined = Corpus(Path(folder, "joined"))
+            joined.join(parts)
+            self.assertEqual([text.ids for text in joined.texts()], [tiny.text(7, 1), tiny.text(9, 2)])
+            self.assertEqual(joined.header(), {**facts, "seeds": [2, 1], "excluded": ["a.jsonl"]})
+            joined.shards()[1].unlink()
+            joined.join(parts)
+            self.assertEqual([shard.read_bytes() for shard in joined.shards()], [parts[0].shards()[0].read_bytes(), parts[1].shards()[0].read_bytes()])
+            with self.assertRaisesRegex(Refusal, "seeds"):
+                joined.join(parts[::-1])
+            for other, said in ((part(Path(folder, "c"), tiny.text(7), seed=2), "each to have its own"), (part(Path(folder, "d"), tiny.text(7), seed=3, width=8), "width 8")):
+                with self.assertRaisesRegex(Refusal, said):
+                    Corpus(Path(folder, "refused")).join([parts[0], other])
+
     def test_a_prompt_is_held_back_or_not_and_few_are(self):
         held = [is_held_back(tiny.text(9, seed)) for seed in range(2000)]
         self.assertEqual(held, [is_held_back(tiny.text(9, seed)) for seed in range(2000)])

@@ -51,6 +51,10 @@ fn distill_has_the_flags_of_the_contract_and_makes_a_hidden_state_drafter_by_def
     assert_eq!((distill.kind, distill.tokens, distill.seen), (DistilledKind::Plain, 5, Some(7)));
     assert!(distill.resume && distill.exclude.len() == 2 && distill.seed == 3 && distill.threads == Some(2));
     assert!(parse("distill").is_err(), "it needs a folder");
+    let Command::Distill(distill) = parse("distill -o folder --corpus a b --seen 7").unwrap() else {
+        panic!("not `distill`")
+    };
+    assert_eq!((distill.corpus.len(), distill.corpus_only, distill.seen), (2, false, Some(7)));
 }
 
 #[test]
@@ -88,6 +92,11 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("distill -o d --tokens 0", "at least 1"),
         ("distill -o d --seen none", "at least 1"),
         ("distill -o d --kind tree", "hidden"),
+        ("distill -o d --corpus-only --kind plain", "cannot be used with"),
+        ("distill -o d --corpus-only --seen 7", "cannot be used with"),
+        ("distill -o d --corpus-only --corpus a", "cannot be used with"),
+        ("distill -o d --corpus a --tokens 7", "cannot be used with"),
+        ("distill -o d --corpus a --prompts b", "cannot be used with"),
         ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
         ("run -p x --isa sse2", "portable"),

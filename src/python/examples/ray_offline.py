@@ -1,17 +1,22 @@
-"""One command over many files on the machines of a Ray cluster, such as a corpus store of each text, or a measurement of each plan with each set of prompts.
+"""One command over many files or values on the machines of a Ray cluster, such as a corpus store of each text, the parts of a corpus to distill from, or a
+measurement of each plan with each set of prompts.
 
     pip install 'ray[default]'
     python ray_offline.py stores --each text texts/*.txt -- yggc corpus build -m model.gguf --threads 4 --input {text} -o {output}
     python ray_offline.py measured --cpus 8 --each plan *.plan --each prompts sets/*.jsonl -- \\
         yggc bench -m model.gguf --plan {plan} --prompts {prompts} --json
+    python ray_offline.py parts --cpus 4 --each seed $(seq 40) -- \\
+        yggc distill -m model.gguf --corpus-only --tokens 25000 --seed {seed} --threads 4 -o {output}
+    yggc distill -m model.gguf -o drafter --corpus parts/*/
 
 - The command is run once for every combination of the values behind `--each`. A value that is a file travels to the machine that runs it; everything
-  else of the command, such as the program and the model, must be there under the same name. A result is what the command writes to {output}, or
-  else what it prints. It comes back to the folder of this program's first argument.
+  else of the command, such as the program and the model, must be there under the same name. A result is what the command writes to {output}, a
+  file or a folder, or else what it prints. It comes back, through memory, to the folder of this program's first argument.
 - It can be ended at any time and begun again: a result that is there is not made again, unless the command or a file of it has changed. A machine that is
   lost, or a worker that dies, costs what it ran, which another repeats.
-- Results that depend on nothing but their input, such as corpus stores, are those of one machine, byte for byte: machines with the same class
-  of activations compute the same bits. Measurements depend on the machine; `--cpus` processors are kept for each, so give all of one.
+- Results that depend on nothing but their input are those of one machine, byte for byte: corpus stores on machines with the same class
+  of activations, which compute the same bits, and parts of `distill` on machines of one kind with as many threads, since PyTorch's arithmetic is less
+  strict. Measurements depend on the machine; `--cpus` processors are kept for each, so give all of one.
 """
 
 import argparse
@@ -20,6 +25,7 @@ import itertools
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,15 +93,41 @@ def run(command, values, files):
                 word = word.replace(f"{{{name}}}", value)
             words.append(word)
         ended = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL)
-        return ended.returncode, output.read_bytes() if output.exists() else ended.stdout, ended.stderr
+        if output.is_dir():
+            files = [path for path in output.rglob("*") if path.is_file()]
+            result = {str(path.relative_to(output)): path.read_bytes() for path in sorted(files)}
+        else:
+            result = output.read_bytes() if output.exists() else ended.stdout
+        return ended.returncode, result, ended.stderr
+
+
+def remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def keep(out, name, about, result):
-    """Writes a result so that it is there as a whole or not at all."""
+    """Writes a result, the bytes of a file or those of a folder's files, so that it is there as a whole or not at all."""
     for path, data in ((out / name, result), (out / f"{name}.json", json.dumps(about).encode())):
         part = path.with_name(path.name + ".part")
-        part.write_bytes(data)
+        remove(part)
+        if isinstance(data, dict):
+            part.mkdir()
+            for place, content in data.items():
+                (part / place).parent.mkdir(parents=True, exist_ok=True)
+                (part / place).write_bytes(content)
+        else:
+            part.write_bytes(data)
+        # A folder is not renamed over what is there. A result that is missing is made again, whatever is said of it.
+        if part.is_dir() or path.is_dir():
+            remove(path)
         part.rename(path)
+
+
+def size(result):
+    return sum(map(len, result.values())) if isinstance(result, dict) else len(result)
 
 
 def is_kept(out, name, about):
@@ -138,7 +170,7 @@ def main(given=None):
             status, result, said = None, b"", str(error).encode()
         if status == 0:
             keep(options.out, name, about, result)
-            print(f"{name}: {len(result)} bytes", flush=True)
+            print(f"{name}: {size(result)} bytes", flush=True)
         else:
             failed += 1
             print(f"{name}: ended with {status}: {shlex.join(options.command)}\n{said.decode(errors='replace')}", file=sys.stderr, flush=True)

@@ -9,8 +9,8 @@
   `target_ongoing_requests` wait at each, and removes them when they idle.
 - A conversation returns to the replica that answered it last, which still has its keys and values, as long as that replica does not wait on
   others: the conversation is Serve's multiplexed model. Its name is the request's `user`, or made of its first messages.
-- The same request gives the same tokens on every replica with the same model, class of activations and cache. So if a replica dies, another begins
-  the answer anew, leaves out what the client has already, and the client sees one answer.
+- If a replica dies, another begins the answer anew, leaves out what the client has already, and the client sees one answer (`one_answer.py`, beside
+  this file).
 
 Engines of replicas on one machine share its memory bandwidth: with `YGG_THREADS` threads each, give every replica as many processors.
 """
@@ -31,12 +31,11 @@ from ray import serve
 from ray.exceptions import RayActorError, RayTaskError
 
 import yggc
+from one_answer import one_answer
 
 THREADS = int(os.environ.get("YGG_THREADS", "1"))
 MODEL = os.environ.get("YGG_MODEL", "")
 PLAN = os.environ.get("YGG_PLAN")
-# How often an answer may lose its replica.
-ATTEMPTS = 4
 
 
 class Request(BaseModel):
@@ -120,24 +119,11 @@ class Chat:
     def __init__(self, replica: serve.handle.DeploymentHandle) -> None:
         self.replica = replica.options(stream=True)
 
-    async def events(self, request: Request) -> AsyncIterator[dict[str, Any]]:
+    def events(self, request: Request) -> AsyncIterator[dict[str, Any]]:
         """Tokens and the end, from another replica if one dies."""
         asked = request.model_dump(include={"messages", "max_tokens", "temperature", "top_p", "seed", "stop"})
-        sent, text = 0, ""
-        for attempt in range(ATTEMPTS):
-            handle = self.replica.options(multiplexed_model_id=request.conversation())
-            try:
-                async for event in handle.answer.remote(asked, sent):
-                    if "finish_reason" in event:
-                        # A stop string that never came may have held back the last of the text.
-                        event["text"] = event.pop("rest")[len(text):]
-                    else:
-                        sent, text = sent + 1, text + event["text"]
-                    yield event
-                return
-            except RayActorError:
-                if attempt + 1 == ATTEMPTS:
-                    raise
+        handle = self.replica.options(multiplexed_model_id=request.conversation())
+        return one_answer(lambda skip: handle.answer.remote(asked, skip), RayActorError)
 
     @api.post("/v1/chat/completions")
     async def complete(self, request: Request) -> Any:
