@@ -82,7 +82,7 @@ typedef struct ygg_options {
     uint32_t context;
     // Must be 0.
     uint32_t reserved;
-    // Most bytes of the host's memory for weights and session together, on a GPU for streamed weights; 0: no limit besides the system's.
+    // Most bytes of weights and session together; 0: no limit besides the system's.
     uint64_t memory_limit;
     // Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     const char *cache;
