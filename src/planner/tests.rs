@@ -8,6 +8,7 @@ mod drafter_models;
 mod explain;
 mod memory;
 mod replay;
+mod schedules;
 mod search;
 mod sharpening;
 mod show;
