@@ -6,9 +6,11 @@ use crate::{Matrix, Nonlinearity, Rows, RowsMut};
 /// `out = x weights^T`: `[W, K]` by `[N, K]` gives `[W, N]`.
 pub fn linear(x: Rows<'_>, weights: &Matrix<'_>, mut out: RowsMut<'_>) {
     assert!(weights.rows() == out.columns() && x.width() == out.width());
-    for w in 0..x.width() {
-        for (n, out) in out.row(w).iter_mut().enumerate() {
-            *out = dot(x.row(w), weights, n) as f32;
+    let mut row = vec![0.0; weights.columns()];
+    for n in 0..weights.rows() {
+        dequantise(weights, n, &mut row);
+        for w in 0..x.width() {
+            out.row(w)[n] = dot(x.row(w), &row, weights) as f32;
         }
     }
 }
@@ -22,24 +24,30 @@ pub fn linear_gated(
     mut out: RowsMut<'_>,
 ) {
     assert!(gate.rows() == out.columns() && up.rows() == out.columns() && x.width() == out.width());
-    for w in 0..x.width() {
-        for (n, out) in out.row(w).iter_mut().enumerate() {
-            *out = (nonlinear(function, dot(x.row(w), gate, n)) * dot(x.row(w), up, n)) as f32;
+    let [mut of_gate, mut of_up] = [gate, up].map(|weights| vec![0.0; weights.columns()]);
+    for n in 0..gate.rows() {
+        dequantise(gate, n, &mut of_gate);
+        dequantise(up, n, &mut of_up);
+        for w in 0..x.width() {
+            let [gated, factor] = [dot(x.row(w), &of_gate, gate), dot(x.row(w), &of_up, up)];
+            out.row(w)[n] = (nonlinear(function, gated) * factor) as f32;
         }
     }
 }
 
-/// Product of `x` with row `n` of `weights`.
-fn dot(x: &[f32], weights: &Matrix<'_>, n: usize) -> f64 {
-    assert_eq!(x.len(), weights.columns());
+/// Row `n` of `weights` as values.
+fn dequantise(weights: &Matrix<'_>, n: usize, values: &mut [f32]) {
     let format = weights.format();
-    let mut values = [0.0; 256];
-    let values = &mut values[..format.block_len()];
     let blocks = weights.row(n).chunks_exact(format.block_bytes());
-    let mut sum = 0.0;
-    for (x, block) in x.chunks_exact(format.block_len()).zip(blocks) {
+    for (values, block) in values.chunks_exact_mut(format.block_len()).zip(blocks) {
         format.dequantise_row(block, values);
-        sum += x.iter().zip(&*values).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>();
     }
-    sum
+}
+
+/// Product of `x` with a row of `weights` as values, summed block by block.
+fn dot(x: &[f32], row: &[f32], weights: &Matrix<'_>) -> f64 {
+    assert_eq!(x.len(), row.len());
+    let blocks =
+        x.chunks_exact(weights.format().block_len()).zip(row.chunks_exact(weights.format().block_len()));
+    blocks.map(|(x, row)| x.iter().zip(row).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>()).sum()
 }
