@@ -22,6 +22,7 @@ use crate::{
     program::{success, yggc},
     streaming::{opened, written},
     tiny_commands as tiny,
+    tiny_model::best_tier,
 };
 
 /// Layers whose matrices are several pages, in a format of which substitutes of all bits are smaller.
@@ -151,7 +152,8 @@ fn a_budget_is_planned_and_the_plan_alone_says_how_to_run() {
 
     // What an engine takes is what the plan says.
     let source = PlanSource { plan: plan.clone(), name: "small".to_owned(), force: false };
-    let options = Options { plan: Some(source), threads: Some(1), ..Options::new(&model) };
+    let tier = Some(best_tier());
+    let options = Options { plan: Some(source), threads: Some(1), tier, ..Options::new(&model) };
     let memory = Engine::with_model(opened(&model), &options).expect("the plan fits").memory();
     assert_eq!(memory.streamed_bytes as u64, division.streamed_bytes);
     let weights = division.resident_bytes + division.staging_bytes + division.substitute_bytes;
