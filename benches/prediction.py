@@ -4,7 +4,8 @@
 usage: benches/prediction.py OUT.jsonl --profile FILE [options]
 
 The best shape of every drafter of the profile takes turns with plain decoding, without the guard, and the plan as it is served does,
-with it. The plan says of every drafter which speed-up to expect on other prompts, and within which bounds nine of ten should be.
+with it. The plan says of every drafter which speed-up to expect on other prompts behind contexts of some lengths, and within which bounds nine of
+ten should be; answers are as long as those that it was made from.
 planner/tables.py makes the tables from OUT alone.
 """
 
@@ -23,7 +24,7 @@ WITHOUT = ["none", "swift"]
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    measuring.add_options(parser, prompts=39, tokens=64, repetitions=1)
+    measuring.add_options(parser, prompts=39, tokens=None, repetitions=1)
     given = parser.parse_args()
     measuring.check_options(parser, given)
     if pathlib.Path(given.prompts).resolve() == measuring.CALIBRATION:

@@ -30,7 +30,7 @@ def add_options(parser, prompts, tokens, repetitions):
     add("--context", type=int, default=2048, help="tokens of prompt and answer together [%(default)s]")
     add("--prompts", default=str(UNSEEN), help="JSON lines that `yggc bench` understands [%(default)s]")
     add("--count", type=int, default=prompts, help="prompts to ask, evenly spread over the file [%(default)s]")
-    add("--tokens", type=int, default=tokens, help="tokens of an answer at most [%(default)s]")
+    add("--tokens", type=int, default=tokens, help=f"tokens of an answer at most [{tokens or 'as many as the longest that the profile recorded'}]")
     add("--repetitions", type=int, default=repetitions, help="answers of every arm to every prompt [%(default)s]")
 
 
@@ -38,7 +38,7 @@ def check_options(parser, given):
     for name in ["threads", "context", "count", "repetitions"]:
         if getattr(given, name) is not None and getattr(given, name) < 1:
             parser.error(f"--{name}: expected at least 1")
-    if given.tokens < 2:
+    if given.tokens is not None and given.tokens < 2:
         parser.error("--tokens: expected at least 2, the first of which is prefill's")
     for name, hint in [
         ("yggc", "cargo build --release makes it"),
@@ -63,6 +63,10 @@ class Measuring:
 
     def __init__(self, script, given, out):
         self.given, self.out = given, out
+        if given.tokens is None:
+            # Longer answers repeat more of themselves: a plan speaks of such as its profile recorded.
+            profile = json.loads(self.command("profile", "show", given.profile, "--json"))
+            given.tokens = max(2, *(len(request["output"]) for request in profile["token_traces"]))
         self.folder = tempfile.TemporaryDirectory()
         self.device = ["--context", str(given.context)]
         for name in ["model", "device", "threads", "isa"]:
@@ -125,9 +129,11 @@ class Measuring:
         return None if made is None else (file, self.shown(file))
 
     def shown(self, file):
-        """What a plan says of the shape it chose."""
-        chosen = json.loads(self.command("plan", "show", file, "--json"))["chosen"]
+        """What a plan says of the shape it chose, and what to expect of it by the length of the context."""
+        shown = json.loads(self.command("plan", "show", file, "--json"))
+        chosen = shown["chosen"]
         shape, predicted = chosen["shape"], chosen["predicted"]
+        ranges = [{"context": shown["plan"]["context"], **chosen}, *chosen["longer_contexts"]]
         return {
             "drafter": chosen["name"],
             "Dd": shape["depth"],
@@ -137,6 +143,10 @@ class Measuring:
             "rows": ROWS[chosen["row_choice"]["rule"]],
             "predicted": {key: predicted[key] for key in ["aal", "step_us", "tpot_us", "ar_tpot_us", "speedup"]},
             "expected": chosen["unseen"],
+            "by_context": [
+                {"context": known["context"], "ar_tpot_us": known["predicted"]["ar_tpot_us"], **known["unseen"]}
+                for known in ranges
+            ],
         }
 
     def alternatives(self):
@@ -169,6 +179,7 @@ class Measuring:
                     **who[run["arm"]],
                     repetition=run["repetition"],
                     prompt=place,
+                    prompt_tokens=prompt["prompt_tokens"],
                     category=prompt["category"],
                     temperature=bench["sampling"]["temperature"],
                     **{key: run[key] for key in FIELDS if key in run},

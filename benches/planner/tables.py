@@ -169,6 +169,34 @@ def by_category(rows):
     return sorted((arm.median(arm.speedup), category) for category, arm in measured.items() if arm.speedup)
 
 
+def between(by_context, context, value):
+    """A value at a length of the context: linear between those that the plan speaks of, the nearest beyond them, as plans price steps."""
+    below = [known for known in by_context if known["context"] <= context]
+    above = [known for known in by_context if known["context"] > context]
+    if not below or not above:
+        return value((below or above)[-1 if below else 0])
+    low, high = below[-1], above[0]
+    share = (context - low["context"]) / (high["context"] - low["context"])
+    return value(low) + share * (value(high) - value(low))
+
+
+def expected_at(configuration, runs):
+    """What the plan promises for the contexts of some answers: plain decoding's time of all their tokens by that of the plan. Files of former
+    versions have what it promises for the contexts of its own prompts alone."""
+    by_context = configuration.get("by_context")
+    stepped = [run for run in runs if run["steps"] and "prompt_tokens" in run]
+    if not by_context or not stepped:
+        return configuration["expected"]
+    asked = [(run["prompt_tokens"] + run["tokens"] / 2, run["tokens"] - 1) for run in stepped]
+
+    def total(value):
+        return sum(tokens * between(by_context, context, value) for context, tokens in asked)
+
+    plain = total(lambda known: known["ar_tpot_us"])
+    at = {key: plain / total(lambda known: known["ar_tpot_us"] / known[key]) for key in ["speedup", "low", "high"]}
+    return configuration["expected"] | at
+
+
 def prediction(rows):
     configurations = {row.pop("name"): row for row in rows["configuration"]}
     found = arms(rows, phase="unseen")
@@ -177,7 +205,8 @@ def prediction(rows):
         arm = found.get((name, "plan" if name == "plan" else "unguarded"))
         if arm is None or not arm.speedup:
             continue
-        predicted, expected = configuration["predicted"], configuration["expected"]
+        asked = [run for run in rows["run"] if run["name"] == name]
+        predicted, expected = configuration["predicted"], expected_at(configuration, asked)
         speedup = arm.median(arm.speedup)
         is_inside = expected["low"] <= speedup <= expected["high"]
         inside += is_inside
@@ -195,7 +224,7 @@ def prediction(rows):
                 "yes" if is_inside else "**no**",
             ]
         )
-    head = [*SHAPE, "prompts recorded", "AAL: recorded, measured", "speed-up: recorded prompts", "expected on others"]
+    head = [*SHAPE, "prompts recorded", "AAL: recorded, measured", "speed-up: recorded prompts", "expected on others, at their contexts"]
     head += ["measured", "expected by measured", "within the interval"]
     categories = ", ".join(f"{category} {speedup:.2f}" for speedup, category in by_category(rows))
     return table("What the plan promises on prompts that the profile has not seen", head, body) + (

@@ -39,7 +39,7 @@ pub use grid::{
 };
 pub use live_trace::{LivePrompt, LiveStep, LiveTrace};
 pub use machine::{MachineError, MachineFingerprint};
-pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError};
+pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError, Swing};
 pub use selection::{CellSelection, SelectionError};
 pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject, Worker};
 pub use table::{Finding, LatencyTable, Summary, TableError};

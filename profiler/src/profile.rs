@@ -8,7 +8,6 @@ use crate::{
     fingerprint::Fingerprints,
     grid::CellSamples,
     live_trace::LiveTrace,
-    statistics::median,
     subject::{Cell, DrafterName, Stage},
     table::{LatencyTable, TableError},
     trace::{TokenTrace, Trace, TraceError},
@@ -16,6 +15,12 @@ use crate::{
     unix_time::UnixTime,
     weight_memory::WeightMemory,
 };
+
+#[cfg(test)]
+mod tests;
+mod visits;
+
+pub use visits::Swing;
 
 /// What one machine measured with one model.
 ///
@@ -40,9 +45,9 @@ pub struct Profile {
     pub tunings: Vec<TuningMeasurement>,
     /// Raw samples by cell.
     pub measurements: Vec<CellSamples>,
-    /// Samples of some verification cells from before anything was recorded, which tell how much the machine changes within a profile;
-    /// empty where there was no time for them.
-    pub earlier: Vec<CellSamples>,
+    /// Samples of some verification cells at one context, one of each for every visit from before anything was recorded to the end: they tell
+    /// what several rows cost beside one on the whole, and how much that changes. Empty where there was no time for them.
+    pub visits: Vec<CellSamples>,
     /// Recorded steps of model drafters, one trace per drafter and temperature.
     pub traces: Vec<Trace>,
     /// Recorded requests, for drafters that need no model.
@@ -108,38 +113,12 @@ impl Profile {
         temperatures
     }
 
-    /// The latency table of the samples.
+    /// The latency table of the samples; forwards of several rows cost what they do on the whole, by the [visits](Profile::visits).
     ///
     /// # Errors
     /// [`TableError`] if a sample is not a time.
     pub fn table(&self) -> Result<LatencyTable, TableError> {
-        LatencyTable::from_samples(&self.measurements, self.noise_threshold)
-    }
-
-    /// How much the machine changed between the [earlier](Profile::earlier) samples and the others, in what a verification of up to
-    /// `widest` rows costs as a multiple of one row: the largest factor, as the absolute value of its logarithm. 0 where nothing tells.
-    pub fn drift(&self, widest: u32) -> f64 {
-        let in_rows = |cells: &[CellSamples]| -> BTreeMap<(u32, u32), f64> {
-            let verify = cells.iter().filter(|samples| samples.cell.stage == Stage::Verify);
-            let medians: BTreeMap<_, _> = verify
-                .filter_map(|samples| {
-                    let Cell { width, context, .. } = samples.cell;
-                    Some(((context, width), median(&samples.samples_us)?))
-                })
-                .collect();
-            let of_one = |context| medians.get(&(context, 1));
-            let multiple = |(&(context, width), us): (&(u32, u32), &f64)| {
-                Some(((context, width), us / of_one(context)?))
-            };
-            medians.iter().filter_map(multiple).collect()
-        };
-        let (earlier, later) = (in_rows(&self.earlier), in_rows(&self.measurements));
-        let changes =
-            earlier.iter().filter(|((_, width), _)| *width <= widest).filter_map(|(place, before)| {
-                let change: f64 = (later.get(place)? / before).ln();
-                Some(change.abs())
-            });
-        changes.fold(0.0, f64::max)
+        LatencyTable::from_samples(&self.settled(), self.noise_threshold)
     }
 
     /// The drafters of which steps were recorded and no latency was measured, for want of time: no plan can use them.
@@ -169,13 +148,20 @@ impl Profile {
             return inconsistent(what, expected, found);
         }
         let table = self.table()?;
-        if !self.earlier.is_empty() {
-            LatencyTable::from_samples(&self.earlier, self.noise_threshold)?;
-        }
-        let is_verification = |cell: &Cell| cell.stage == Stage::Verify && cell.width > 0;
-        if let Some(other) = self.earlier.iter().find(|earlier| !is_verification(&earlier.cell)) {
-            let found = other.cell.to_string();
-            return inconsistent("earlier cell", "a verification of one row or more", found);
+        if let Some(first) = self.visits.first() {
+            LatencyTable::from_samples(&self.visits, self.noise_threshold)?;
+            let is_like_the_first = |visited: &CellSamples| {
+                let Cell { stage, width, context } = &visited.cell;
+                let is_verification = *stage == Stage::Verify && *width > 0;
+                is_verification
+                    && *context == first.cell.context
+                    && visited.samples_us.len() == first.samples_us.len()
+            };
+            if let Some(other) = self.visits.iter().find(|visited| !is_like_the_first(visited)) {
+                let expected = "as many samples each of verifications of one row or more at one context";
+                let found = format!("{} samples of {}", other.samples_us.len(), other.cell);
+                return inconsistent("visits", expected, found);
+            }
         }
         let mut known = BTreeMap::new();
         for drafter in &self.drafters {
@@ -236,6 +222,3 @@ impl Profile {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -15,7 +15,6 @@ mod calibration;
 mod corpus;
 mod depth;
 mod drafters;
-mod drift;
 mod forwards;
 mod kernel_report;
 mod kernels;
@@ -31,6 +30,7 @@ mod trace;
 mod trimming;
 mod tuned;
 mod tuner;
+mod visits;
 mod warm;
 mod weight_memory;
 

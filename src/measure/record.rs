@@ -24,13 +24,13 @@ use super::{
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
     drafters::{Substitutes, drafters_of},
-    drift::earlier,
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
     subject::{Abilities, StepSubject},
     trace::{TraceOptions, record_requests},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
+    visits::{Visits, Watch},
     warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm, warm_tokens},
     weight_memory::weight_memory,
 };
@@ -237,8 +237,9 @@ pub fn profile(
     let measured_tunings =
         if streams { Vec::new() } else { measure_tunings(loaded, for_tunings, options.pinning, advance)? };
     let tunings = choose_tunings(&measured_tunings);
-    let earlier =
-        if streams { Vec::new() } else { earlier(loaded, (&text, contexts[0]), &tunings, options)? };
+    let visits = if streams { None } else { Visits::begin(loaded, (&text, contexts[0]), &tunings, options)? };
+    let mut watch = Watch::new(visits, progress);
+    let progress: &mut dyn FnMut(Progress) = &mut |done| watch.advance(done);
     let for_predictors = options.budget / 20;
     let rest = options.budget - for_tunings - for_predictors;
     let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
@@ -315,7 +316,7 @@ pub fn profile(
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
         tunings: measured_tunings,
         measurements,
-        earlier,
+        visits: watch.end()?,
         traces,
         token_traces,
         live_traces,

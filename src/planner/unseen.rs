@@ -4,7 +4,7 @@
 //! Prompts differ more than the steps of one, so they are the units of chance (Cochran, *Sampling Techniques*, 1977, 6.3 on ratios of
 //! sums). The flattery of a choice is found by choosing by some prompts and pricing by the others (cross-validation of the whole
 //! choice: Stone, *Journal of the Royal Statistical Society B* 36, 1974).
-use ygg_profiler::{LatencyTable, Profile, Stage};
+use ygg_profiler::{LatencyTable, Profile, Stage, Swing};
 
 use super::{NOISE_MARGIN, selection::Point};
 use crate::plan::{Prediction, StageTime, Unseen};
@@ -18,9 +18,8 @@ const STUDENT: [f64; 10] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.8
 /// drafters that `benches/results` has unseen prompts of (0.07 to 0.42, median 0.21), so as to doubt rather than to trust.
 const USUAL_SPREAD: f64 = 0.25;
 const USUAL_COUNTS: f64 = 1.0;
-/// What one change tells of the next, beside a variance that is taken from [`NOISE_MARGIN`] and counts three times: Student's quantile
-/// with 4 degrees of freedom over the root of as many.
-const DRIFT_QUANTILE: f64 = STUDENT[3] / 2.0;
+/// Visits that agree by chance are doubted as if there were three more that agree.
+const USUAL_VISITS: f64 = 3.0;
 
 /// Tokens that the steps of one prompt emitted, and their time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,8 +76,9 @@ pub(super) fn is_tie(best: &Point, point: &Point) -> bool {
     us_per_token(b) / us_per_token(a) - 1.0 < standard_error(differences)
 }
 
-/// What `best`, chosen of `points` by all their prompts, should give on others, and on the machine as it may be then: by how much rows
-/// became dearer or cheaper while `profile` was measured, they may again.
+/// What `best`, chosen of `points` by all their prompts, should give on others, and on the machine as it may be then: by as much as rows
+/// became dearer or cheaper while `profile` was measured, they may again. The least is that of many requests, which meet the machine as it is on the
+/// whole; the interval holds what some may meet.
 pub(super) fn unseen<'p>(
     profile: &Profile,
     (table, context): (&LatencyTable, u32),
@@ -90,13 +90,16 @@ pub(super) fn unseen<'p>(
     let prompts = best.by_prompt.len();
     let of_prompts = of_prompts(prompts, standard_error(influences(&best.by_prompt)));
     let of_cells = NORMAL * cell_error(table, context, best);
-    let of_machine = NOISE_MARGIN.hypot(DRIFT_QUANTILE * profile.drift(best.sub_plan.shape.verify_width));
-    let factor = |of_prompts: f64| 1.0 + of_prompts.hypot(of_cells).hypot(of_machine);
+    let swing = profile.swing(best.sub_plan.shape.verify_width);
+    let (on_the_whole, at_a_time) = of_machine(swing);
+    let factor = |of_prompts: f64, of_machine: f64| {
+        1.0 + of_prompts.hypot(of_cells).hypot(NOISE_MARGIN).hypot(of_machine)
+    };
     // As many other prompts differ from all prompts by as much as these do.
-    let of_as_many = factor(std::f64::consts::SQRT_2 * of_prompts);
+    let of_as_many = factor(std::f64::consts::SQRT_2 * of_prompts, at_a_time);
     Unseen {
         speedup,
-        least: speedup / factor(of_prompts),
+        least: speedup / factor(of_prompts, on_the_whole),
         low: speedup / of_as_many,
         high: speedup * of_as_many,
         prompts: u32::try_from(prompts).unwrap_or(u32::MAX),
@@ -111,8 +114,24 @@ fn of_prompts(prompts: usize, standard_error: f64) -> f64 {
     let of_one = n.sqrt() * standard_error;
     let freedom = n - 1.0 + USUAL_COUNTS;
     let spread = ((USUAL_COUNTS * USUAL_SPREAD.powi(2) + (n - 1.0) * of_one.powi(2)) / freedom).sqrt();
-    let student = STUDENT.get(freedom as usize - 1).copied().unwrap_or(NORMAL + 1.6 / freedom);
-    student * spread / n.sqrt()
+    student(freedom) * spread / n.sqrt()
+}
+
+/// How far what rows cost may be off, relative to it, by the visits of a machine: their mean off that of all times, and another time off their
+/// mean.
+fn of_machine(Swing { visits, deviation, independent }: Swing) -> (f64, f64) {
+    if visits < 2 {
+        return (0.0, 0.0);
+    }
+    let others = f64::from(visits - 1);
+    let freedom = others + USUAL_VISITS;
+    let spread = student(freedom) * deviation * (others / freedom).sqrt();
+    (spread / independent.sqrt(), spread * (1.0 + 1.0 / independent).sqrt())
+}
+
+/// The two-sided 90 % quantile of Student's distribution.
+fn student(freedom: f64) -> f64 {
+    STUDENT.get(freedom as usize - 1).copied().unwrap_or(NORMAL + 1.6 / freedom)
 }
 
 /// The part that a prompt is dealt to. Neighbours are of different kinds, in turn, so parts go by more than the remainder.
@@ -204,6 +223,20 @@ mod tests {
         // Many say for themselves how far they differ.
         let of_many = of_prompts(200, 0.03);
         assert!((of_many / (NORMAL * 0.03) - 1.0).abs() < 0.02, "{of_many}");
+    }
+
+    #[test]
+    fn a_machine_that_changes_is_doubted_the_less_on_the_whole_the_longer_it_was_watched() {
+        assert_eq!(of_machine(Swing::default()), (0.0, 0.0));
+        let of = |visits: u32, deviation: f64| {
+            of_machine(Swing { visits, deviation, independent: f64::from(visits) })
+        };
+        assert_eq!(of(50, 0.0), (0.0, 0.0));
+        let (few, many) = (of(4, 0.1), of(400, 0.1));
+        assert!(few.0 > 0.05 && many.0 < 0.01, "{few:?} and {many:?}");
+        assert!((many.1 / (NORMAL * 0.1) - 1.0).abs() < 0.02 && few.1 > few.0, "{few:?} and {many:?}");
+        let alike = of_machine(Swing { visits: 400, deviation: 0.1, independent: 4.0 });
+        assert!(alike.0 > 0.05, "{alike:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use yggc::{
     verify::logit_tolerance,
 };
 
-use crate::tiny_model::{Class, Dice, bits, models, session, tested_tiers};
+use crate::tiny_model::{Class, Dice, bits, everything, is_slow, models, session, tested_tiers};
 
 /// Logits behind every token of a text.
 fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
@@ -290,7 +290,8 @@ fn ops_that_no_pass_fuses_follow_the_reference_too() {
                 }
 
                 let mut session = session(&set, 64, 1, 2);
-                for (i, token) in text.iter().enumerate() {
+                let rows = if is_slow(tier) && !everything() { text.len() / 2 } else { text.len() };
+                for (i, token) in text[..rows].iter().enumerate() {
                     let one = bits(session.prefill(&[*token]).expect("it fits"));
                     assert!(one == bits(&found[i]), "{what}: one row at a time, row {i}");
                 }

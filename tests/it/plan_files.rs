@@ -181,7 +181,10 @@ fn a_profile_is_shown_in_short_and_as_a_whole() {
     let said = show(&[]);
     let cells = format!("measured     {} cells", kept.measurements.len());
     let requests = format!("recorded     {} requests", kept.token_traces.len());
-    for part in ["machine ", "portable", "calibration ", &cells, &requests] {
+    let swing = kept.swing(u32::MAX);
+    assert!(swing.visits > 0 && kept.visits.iter().any(|visited| visited.cell.width == 1), "{swing:?}");
+    let visited = format!("visited      {} times", swing.visits);
+    for part in ["machine ", "portable", "calibration ", &cells, &visited, &requests] {
         assert!(said.contains(part), "{part}: {said}");
     }
     for drafter in &kept.drafters {

@@ -9,7 +9,8 @@ use ygg_kernels::{Activations, KvFormat, Tier};
 use yggc::runtime::{ExecutableSet, Session};
 
 use crate::tiny_model::{
-    Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, everything, models, session, some_models,
+    Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, everything, is_slow, models, session,
+    some_models,
 };
 
 /// Most rows of a forward.
@@ -273,8 +274,7 @@ fn a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits() {
             let lens: &[usize] = match class.tier {
                 // The scalar judge has no blocks; it only shows that chunks are cut right.
                 Tier::Reference => &[1, 17, 65],
-                // Emulation is slow.
-                Tier::Cuda if !everything() => &[1, 16, 17, 65, 129],
+                tier if is_slow(tier) && !everything() => &[1, 16, 17, 65, 129],
                 _ => &[1, 2, 15, 16, 17, 63, 64, 65, 129, 256],
             };
             for &len in lens {

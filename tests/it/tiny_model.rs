@@ -163,9 +163,18 @@ pub(crate) fn part(all: u64) -> u64 {
     if everything() { all } else { all.div_ceil(2) }
 }
 
-/// How often something is tried: less often on an emulated device, which is a thousand times as slow.
+/// Whether a tier's arithmetic is emulated: fused products of the portable tier in f64, which takes some ten times as long, or a whole device.
+pub(crate) fn is_slow(tier: Tier) -> bool {
+    matches!(tier, Tier::Portable | Tier::Cuda)
+}
+
+/// How often something is tried: less often where arithmetic is emulated, least on a device, which is a thousand times as slow.
 pub(crate) fn cases(class: Class, all: u64) -> u64 {
-    if class.tier == Tier::Cuda { all.div_ceil(8) } else { part(all) }
+    match class.tier {
+        Tier::Cuda => all.div_ceil(8),
+        Tier::Portable => part(part(all)),
+        _ => part(all),
+    }
 }
 
 /// Models of every weight layout; of those that a GPU has kernels for where the tests are of one.

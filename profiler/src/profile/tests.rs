@@ -62,7 +62,7 @@ fn tunings_that_cannot_be_compared_are_refused() {
     }
 }
 
-fn profile() -> Profile {
+pub(super) fn profile() -> Profile {
     let machine =
         MachineFingerprint::from_cpuinfo("vendor_id : GenuineIntel\nflags : avx2\n", 2, "avx2").unwrap();
     let cell = |stage| CellSamples { cell: Cell { stage, width: 1, context: 0 }, samples_us: vec![3.5, 4.0] };
@@ -89,7 +89,7 @@ fn profile() -> Profile {
         }],
         tunings: vec![tuned(&[("default", &[2.0, 2.5]), ("other", &[1.0, 1.5])])],
         measurements: vec![cell(Stage::Verify), cell(Stage::Draft(name()))],
-        earlier: vec![cell(Stage::Verify)],
+        visits: vec![cell(Stage::Verify)],
         traces: vec![Trace {
             drafter: name(),
             temperature: 0.0,
@@ -131,26 +131,8 @@ fn a_recorded_drafter_without_a_measured_stage_has_no_latencies() {
 }
 
 #[test]
-fn drift_is_how_much_several_rows_changed_beside_one() {
-    let verify = |width, us: f64| CellSamples {
-        cell: Cell { stage: Stage::Verify, width, context: 128 },
-        samples_us: vec![0.5 * us, us, 7.0 * us],
-    };
-    let mut profile = profile();
-    assert_eq!(profile.drift(64), 0.0, "one row alone tells nothing");
-    profile.measurements.extend([verify(1, 100.0), verify(4, 120.0), verify(8, 150.0)]);
-    profile.earlier = vec![verify(1, 50.0), verify(4, 60.0), verify(8, 100.0)];
-    assert!(profile.drift(4) < 1e-12, "a machine that becomes faster as a whole changes no choice");
-    let of_eight: f64 = profile.drift(8);
-    assert!((of_eight - (4.0f64 / 3.0).ln()).abs() < 1e-12, "{of_eight}");
-    // Widths that are measured once tell nothing.
-    profile.earlier.push(verify(16, 1.0));
-    assert_eq!(profile.drift(16), of_eight);
-}
-
-#[test]
 fn broken_profiles_are_refused() {
-    let breaks: [Break<Profile>; 16] = [
+    let breaks: [Break<Profile>; 18] = [
         ("noise threshold", |p| p.noise_threshold = 0.0),
         ("empty", |p| p.measurements.clear()),
         ("found 0", |p| p.measurements[0].samples_us[0] = 0.0),
@@ -160,8 +142,18 @@ fn broken_profiles_are_refused() {
             p.traces.clear();
         }),
         ("measured width", |p| p.measurements[0].cell.width = 0),
-        ("found 0", |p| p.earlier[0].samples_us[0] = 0.0),
-        ("earlier cell", |p| p.earlier[0].cell.stage = Stage::Draft(name())),
+        ("found 0", |p| p.visits[0].samples_us[0] = 0.0),
+        ("visits", |p| p.visits[0].cell.stage = Stage::Draft(name())),
+        ("visits", |p| {
+            p.visits.push(p.visits[0].clone());
+            p.visits[1].cell.width = 4;
+            p.visits[1].samples_us.push(1.0);
+        }),
+        ("visits", |p| {
+            p.visits.push(p.visits[0].clone());
+            p.visits[1].cell.width = 4;
+            p.visits[1].cell.context += 1;
+        }),
         ("trace", |p| p.traces[0].drafter = DrafterName::new("other").unwrap()),
         ("token trace", |p| p.token_traces[0].prompt.clear()),
         ("token trace", |p| p.token_traces[0].temperature = -0.5),

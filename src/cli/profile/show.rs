@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use ygg_profiler::{
     DrafterDescription, DrafterFile, DrafterName, Finding, Fingerprints, LatencyTable, LiveTrace, Profile,
-    Trace,
+    Swing, Trace,
 };
 use yggc::measure::profile_file;
 
@@ -36,11 +36,12 @@ fn write_text(profile: &Profile, table: &LatencyTable, out: &mut String) -> fmt:
         profile.measurements.len(),
         profile.tunings.len()
     )?;
-    if !profile.earlier.is_empty() {
-        let (cells, drift) = (profile.earlier.len(), 100.0 * profile.drift(u32::MAX).exp_m1());
+    if !profile.visits.is_empty() {
+        let Swing { visits, deviation, independent: _ } = profile.swing(u32::MAX);
         writeln!(
             out,
-            "drift        {cells} cells were measured before the recordings too: several rows beside one changed by {drift:.0} % at most"
+            "visited      {visits} times while it was recorded: several rows beside one changed by {:.0} % (standard deviation, at most)",
+            100.0 * deviation
         )?;
     }
     let tokens: usize = profile.token_traces.iter().map(|request| request.output.len()).sum();

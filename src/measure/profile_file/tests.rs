@@ -216,7 +216,7 @@ fn profile(size: &Size) -> Profile {
             .collect(),
         tunings: (1..=size.tuned).map(|rows| tuned(rows, &mut dice)).collect(),
         measurements: cells.map(|cell| CellSamples { cell, samples_us: dice.samples_us(7) }).collect(),
-        earlier: vec![CellSamples {
+        visits: vec![CellSamples {
             cell: Cell { stage: Stage::Verify, width: 1, context: 128 },
             samples_us: dice.samples_us(3),
         }],

@@ -335,7 +335,7 @@ pub(super) fn profile(
         drafters,
         tunings: Vec::new(),
         measurements,
-        earlier: Vec::new(),
+        visits: Vec::new(),
         traces,
         token_traces,
         live_traces: Vec::new(),
