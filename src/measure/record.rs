@@ -237,7 +237,7 @@ pub fn profile(
     let measured_tunings =
         if streams { Vec::new() } else { measure_tunings(loaded, for_tunings, options.pinning, advance)? };
     let tunings = choose_tunings(&measured_tunings);
-    let visits = if streams { None } else { Visits::begin(loaded, (&text, contexts[0]), &tunings, options)? };
+    let visits = if streams { None } else { Visits::open(loaded, (&text, contexts[0]), &tunings, options)? };
     let mut watch = Watch::new(visits, progress);
     let progress: &mut dyn FnMut(Progress) = &mut |done| watch.advance(done);
     let for_predictors = options.budget / 20;

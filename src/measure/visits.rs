@@ -1,7 +1,7 @@
 //! What tells how much a machine changes while it is profiled: a few verifications over and over, from before anything is recorded to the end.
 use std::time::{Duration, Instant};
 
-use ygg_profiler::{Cell, CellSamples, GridError, GridSettings, Stage, Wanted, measure_grid};
+use ygg_profiler::{Cell, CellSamples, GridError, GridSettings, Stage, Subject, Wanted, measure_grid};
 
 use crate::{
     engine::{Error, Loaded},
@@ -24,8 +24,8 @@ const PART: u32 = 20;
 const MOST: u32 = 60;
 
 /// Visits to a machine.
-pub(super) struct Visits {
-    subject: StepSubject,
+pub(super) struct Visits<S = StepSubject> {
+    subject: S,
     /// Verifications of one row and of several.
     cells: Vec<Cell>,
     /// One sample of every visit, by cell.
@@ -43,31 +43,42 @@ impl Visits {
     ///
     /// # Errors
     /// [`Error`] if a session cannot be opened or a forward fails.
-    pub(super) fn begin(
+    pub(super) fn open(
         loaded: &Loaded,
         (text, context): (&[u32], usize),
         tunings: &[ChosenTuning],
         options: &ProfileOptions,
     ) -> Result<Option<Self>, Error> {
+        let mut subject = StepSubject::new(loaded, &[], text, context, TRACE_WIDTH, options.pinning)?;
+        subject.tune(tunings)?;
+        // Where times mean nothing, one visit is as good as many.
+        let least = if options.is_rehearsal { Duration::MAX } else { options.budget / MOST };
+        Self::begin(subject, (loaded.set().widths(), context), (options.budget / FIRST_PART, least))
+    }
+}
+
+impl<S: Subject<Error = Error>> Visits<S> {
+    /// Begins with a visit of as many `widths` as there is time for in `first`; the others are at least `least` apart.
+    fn begin(
+        mut subject: S,
+        (widths, context): (&[usize], usize),
+        (first, least): (Duration, Duration),
+    ) -> Result<Option<Self>, Error> {
         let cell = |width: usize| Cell { stage: Stage::Verify, width: width as u32, context: context as u32 };
-        let is_there = |width: &usize| loaded.set().widths().contains(width);
+        let is_there = |width: &usize| widths.contains(width);
         let needed: Vec<Cell> = ROWS.into_iter().filter(is_there).map(cell).collect();
         let spare: Vec<Vec<Cell>> =
             SPARE.into_iter().filter(is_there).map(|width| vec![cell(width)]).collect();
         let settings = GridSettings::default().once();
-        let mut subject = StepSubject::new(loaded, &[], text, context, TRACE_WIDTH, options.pinning)?;
-        subject.tune(tunings)?;
         let begun = now();
-        let first = GridSettings { budget: options.budget / FIRST_PART, ..settings };
         let wanted = Wanted { needed: &needed, spare: &spare };
-        let measured = match measure_grid(&mut subject, wanted, &first, |_, _| {}) {
+        let of_first = GridSettings { budget: first, ..settings };
+        let measured = match measure_grid(&mut subject, wanted, &of_first, |_, _| {}) {
             Ok(measured) => measured.cells,
             Err(GridError::Budget { .. }) => return Ok(None),
             Err(error) => return Err(grid_error(error)),
         };
         let (cells, samples_us) = measured.into_iter().map(|cell| (cell.cell, cell.samples_us)).unzip();
-        // Where times mean nothing, one visit is as good as many.
-        let least = if options.is_rehearsal { Duration::MAX } else { options.budget / MOST };
         let mut visits = Self { subject, cells, samples_us, settings, least, next: begun, failed: None };
         visits.wait_behind(begun);
         Ok(Some(visits))
@@ -115,13 +126,13 @@ impl Visits {
 }
 
 /// What is told of progress, and comes again meanwhile.
-pub(super) struct Watch<'p> {
-    visits: Option<Visits>,
+pub(super) struct Watch<'p, S = StepSubject> {
+    visits: Option<Visits<S>>,
     progress: &'p mut dyn FnMut(Progress),
 }
 
-impl<'p> Watch<'p> {
-    pub(super) fn new(visits: Option<Visits>, progress: &'p mut dyn FnMut(Progress)) -> Self {
+impl<'p, S: Subject<Error = Error>> Watch<'p, S> {
+    pub(super) fn new(visits: Option<Visits<S>>, progress: &'p mut dyn FnMut(Progress)) -> Self {
         Self { visits, progress }
     }
 
@@ -150,54 +161,63 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        engine::{Activations, KvFormat, LoadOptions},
-        model::synthetic::SyntheticSpec,
-        runtime::Pinning,
-    };
 
-    fn loaded(widths: &[usize]) -> Loaded {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tiny.gguf");
-        SyntheticSpec::default().write_gguf(&path).unwrap();
-        let options = LoadOptions {
-            tier: None,
-            activations: Activations::Native,
-            cache: KvFormat::F16,
-            threads: Some(1),
-            widths: widths.to_vec(),
-            resident: None,
-        };
-        Loaded::open(&path, &options).unwrap()
+    /// A verification takes as many microseconds as it has rows, and the third visit fails.
+    struct Counting {
+        visits: usize,
     }
+
+    impl Subject for Counting {
+        type Error = Error;
+
+        fn warm_up(&mut self, _: &Cell) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn measure(&mut self, cell: &Cell) -> Result<Duration, Error> {
+            self.visits += usize::from(cell.width == 1);
+            if self.visits > 2 {
+                Err(Error::input("no third"))
+            } else {
+                Ok(Duration::from_micros(cell.width.into()))
+            }
+        }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
     fn every_visit_takes_one_sample_of_each_and_comes_when_it_is_time() {
-        let loaded = loaded(&[4, 8, 32]);
-        let options = |budget| ProfileOptions {
-            pinning: Pinning::Floating,
-            ..ProfileOptions::new(Duration::from_secs(budget))
-        };
-        let begin = |budget| Visits::begin(&loaded, (&[1, 2, 3], 16), &[], &options(budget)).unwrap();
-        let visits = begin(3600).expect("a small model is fast");
+        let begin =
+            |first| Visits::begin(Counting { visits: 0 }, (&[1, 4, 8, 32], 16), (first, HOUR)).unwrap();
+        assert!(begin(Duration::ZERO).is_none(), "no time for a visit");
         let mut told = 0;
         let mut progress = |_: Progress| told += 1;
-        let mut watch = Watch::new(Some(visits), &mut progress);
+        let mut watch = Watch::new(begin(HOUR), &mut progress);
         let done = Progress { what: "test", done: 1, total: 1 };
         watch.advance(done);
         watch.visits.as_mut().unwrap().next = now();
         watch.advance(done);
         watch.advance(done);
-        let samples = watch.end().unwrap();
+        let visited = |width, us| CellSamples {
+            cell: Cell { stage: Stage::Verify, width, context: 16 },
+            samples_us: vec![us; 2],
+        };
+        // No width that no plan of few rows has, and none before it was time.
+        assert_eq!(watch.end().unwrap(), [visited(1, 1.0), visited(4, 4.0), visited(8, 8.0)]);
         assert_eq!(told, 3);
-        let widths: Vec<u32> = samples.iter().map(|visited| visited.cell.width).collect();
-        assert_eq!(widths, [1, 4, 8], "no width that no plan of few rows has");
-        assert!(
-            samples.iter().all(|visited| visited.samples_us.len() == 2),
-            "one before it was time: {samples:?}"
-        );
-        assert!(begin(0).is_none(), "no time for a visit");
-        let none = Watch::new(None, &mut |_| {}).end().unwrap();
-        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn a_visit_that_fails_is_told_at_the_end() {
+        let visits = Visits::begin(Counting { visits: 1 }, (&[1, 4], 16), (HOUR, HOUR)).unwrap();
+        let mut progress = |_: Progress| {};
+        let mut watch = Watch::new(visits, &mut progress);
+        watch.visits.as_mut().unwrap().next = now();
+        watch.advance(Progress { what: "test", done: 1, total: 1 });
+        let error = watch.end().unwrap_err().to_string();
+        assert!(error.contains("verify at width 1"), "{error}");
+        let mut progress = |_: Progress| {};
+        assert!(Watch::<Counting>::new(None, &mut progress).end().unwrap().is_empty());
     }
 }
