@@ -2,7 +2,8 @@
 use std::{collections::BTreeSet, num::NonZero};
 
 use ygg_profiler::{
-    DepthPredictor, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace, Trace, UnixTime,
+    DepthPredictor, DrafterDescription, DrafterName, LatencyTable, LiveTrace, Profile, Stage, TokenTrace,
+    Trace, UnixTime,
 };
 
 use super::{
@@ -302,14 +303,19 @@ impl Search<'_> {
     fn judge(&self, by_drafter: Vec<Searched>, fix: &Fix) -> Result<Judged, SearchError> {
         let mut found = Found::default();
         let mut left_out = Vec::new();
+        let is_named = |description: &DrafterDescription| {
+            let kind = DrafterKind::from_description(description);
+            fix.drafter.is_some() && kind.is_ok_and(|kind| asks_for(fix, &description.name, &kind))
+        };
+        // A kind names several drafters, one of which is enough.
+        let of_all = || self.profile.drafters.iter().zip(&by_drafter);
+        let is_answered = of_all().any(|(description, found)| found.is_ok() && is_named(description));
         for (description, of_drafter) in self.profile.drafters.iter().zip(by_drafter) {
-            let is_named = || {
-                let kind = DrafterKind::from_description(description);
-                fix.drafter.is_some() && kind.is_ok_and(|kind| asks_for(fix, &description.name, &kind))
-            };
             match of_drafter {
                 Ok(of_drafter) => found.append(of_drafter),
-                Err(SearchError::NoEvidence { drafter: name, expected }) if !is_named() => {
+                Err(SearchError::NoEvidence { drafter: name, expected })
+                    if is_answered || !is_named(description) =>
+                {
                     left_out.push(LeftOut { name, lacks: expected.to_owned() });
                 }
                 Err(other) => return Err(other),

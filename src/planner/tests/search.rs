@@ -2,7 +2,7 @@
 use std::num::NonZero;
 
 use proptest::prelude::*;
-use ygg_profiler::{CellSamples, Profile, Stage, TokenTrace};
+use ygg_profiler::{CellSamples, Profile, Stage, TokenTrace, Trace};
 
 use super::synthetic::{
     Echo, MADE_AT, NaiveTree, Oracle, fingerprints, in_full, naive_tree, name, profile, record,
@@ -409,6 +409,19 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
         let error = plan(&profile, &format!("drafter={lacking}")).unwrap_err();
         assert!(matches!(error, SearchError::NoEvidence { .. }), "{error}");
     }
+    // A kind is answered by any drafter of it.
+    let mut two = good_profile();
+    let settings = LayerSkipSettings { skipped: vec![2, 5], head_tokens: Some(vec![1, 2]) };
+    two.drafters.push(DrafterKind::LayerSkip(settings).describe(name("layer_skip_v2")));
+    let recorded = Trace { drafter: name("layer_skip_v2"), ..two.traces[0].clone() };
+    two.traces.push(recorded);
+    let plan_of_kind = plan(&two, "drafter=layer_skip").unwrap();
+    assert_eq!(plan_of_kind.chosen().name, name("layer_skip"));
+    assert_eq!(
+        plan_of_kind.left_out,
+        [LeftOut { name: name("layer_skip_v2"), lacks: "latencies".to_owned() }]
+    );
+    assert!(matches!(plan(&two, "drafter=layer_skip_v2"), Err(SearchError::NoEvidence { .. })));
     let mut nothing = good_profile();
     nothing.traces.clear();
     nothing.token_traces.clear();
