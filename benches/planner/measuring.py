@@ -66,7 +66,7 @@ class Measuring:
         if given.tokens is None:
             # Longer answers repeat more of themselves: a plan speaks of such as its profile recorded.
             profile = json.loads(self.command("profile", "show", given.profile, "--json"))
-            given.tokens = max(2, *(len(request["output"]) for request in profile["token_traces"]))
+            given.tokens = max([2, *(len(request["output"]) for request in profile["token_traces"])])
         self.folder = tempfile.TemporaryDirectory()
         self.device = ["--context", str(given.context)]
         for name in ["model", "device", "threads", "isa"]:
