@@ -14,10 +14,13 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
-use super::{affinity::Places, barrier::Barrier};
+use super::{
+    affinity::Places,
+    barrier::{Barrier, FEWER_SPINS},
+};
 
 /// Turns of the spin loop before an idle worker parks: some hundred microseconds, longer than the host's part of a step.
-const SPINS_BEFORE_PARK: u32 = 20_000;
+const SPINS_BEFORE_PARK: u32 = 20_000 / FEWER_SPINS;
 
 /// Room in memory that a thread is started with: two mebibytes of stack, and what the system and the standard library add.
 const THREAD_BYTES: usize = 3 << 20;

@@ -52,11 +52,18 @@ impl Lookup {
 
     /// Finds the best `most` matches: longer ones first, later ones before earlier ones.
     ///
-    /// Looks at every place of the history: `history.len() * longest` comparisons at most, no index and no allocation.
+    /// Looks back from the end until it has found as many of the longest as it may: `history.len() * longest` comparisons at most, no
+    /// index and no allocation.
     fn find(&mut self, history: &[u32], most: usize) {
         self.matches.clear();
         let end = history.len();
         for next in (1..end).rev() {
+            if history[next - 1] != history[end - 1] {
+                continue;
+            }
+            if self.matches.len() >= most && self.matches.last().is_none_or(|m| m.length == self.longest) {
+                return;
+            }
             let longest = self.longest.min(next);
             let length = (0..longest).take_while(|i| history[next - 1 - i] == history[end - 1 - i]).count();
             if length < self.shortest {
