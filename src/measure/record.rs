@@ -43,9 +43,9 @@ pub(super) const TRACE_WIDTH: usize = 8;
 const STREAMED_TRACE: (usize, usize) = (15, 4);
 /// Prompts that answers are shortened for: as few as these tell drafters apart.
 const FEWEST_PROMPTS: u32 = 24;
-/// The part of the time for greedy acceptance that requests are recorded in, where trees are recorded along them: what replays drafters
-/// without a model should be of many prompts, with answers long enough to repeat themselves.
-const REQUESTS_PART: u32 = 2;
+/// The share of requests in the time for greedy acceptance, where trees are recorded along them: what replays drafters without a model should be
+/// of many prompts, with answers long enough to repeat themselves, and what other drafters gain on all of them follows from few.
+const REQUESTS_SHARE: f64 = 0.7;
 /// Steps of drafters that run a model that are recorded along greedy answers, of all these drafters together: more make a profile larger and
 /// predictions hardly surer, for prompts differ more than places.
 const MOST_STEPS: usize = 640;
@@ -469,7 +469,7 @@ impl RecordingTime {
         let count = |n: usize| u32::try_from(n).expect("few drafters");
         let models = count(recorded_models(drafters).len());
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
-        let requests = if models == 0 { budget } else { budget / REQUESTS_PART };
+        let requests = if models == 0 { budget } else { budget.mul_f64(REQUESTS_SHARE) };
         let recorded = (models + heads).max(1);
         Self {
             requests,
@@ -547,7 +547,7 @@ mod tests {
             (time.requests.as_secs(), time.along_answers.as_secs(), time.most_steps)
         };
         // Each with its own head and two trimmed ones.
-        assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (30, 5, MOST_STEPS.div_ceil(6)));
+        assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (42, 3, MOST_STEPS.div_ceil(6)));
         assert_eq!(of(&[]), (60, 0, MOST_STEPS));
     }
 

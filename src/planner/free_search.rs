@@ -1,6 +1,6 @@
 //! The search of drafters that run no model: those whose proposals are replayed from the recorded requests, and those that learn from
 //! the verifier and were recorded live.
-use ygg_profiler::{DrafterName, LiveTrace, Stage};
+use ygg_profiler::{DrafterName, LivePrompt, LiveTrace, Stage, TokenTrace};
 
 use super::{
     SearchError, Tally, judge_live, judge_proposals,
@@ -91,6 +91,7 @@ impl Search<'_> {
         let mut narrower = 1 + origin.kind.facts().pinned_rows;
         for trace in traces {
             let recorded = recorded_shape(trace);
+            let places = places_among(&self.recorded.requests, trace);
             let answered = narrower + 1..=recorded.verify_width;
             let widths = self.table.widths(&Stage::Verify).into_iter().filter(|w| answered.contains(w));
             let shapes = widths.map(|verify_width| Shape { verify_width, ..recorded });
@@ -98,7 +99,8 @@ impl Search<'_> {
             for shape in origin.limits.admitted(shapes) {
                 for rows in &choices_of_rows {
                     let replay = |choice: &RowChoice| replay_live(trace, choice);
-                    let point = self.free_point(origin, shape, Schedule::Plain, rows, replay)?;
+                    let mut point = self.free_point(origin, shape, Schedule::Plain, rows, replay)?;
+                    point.by_prompt.iter_mut().for_each(|prompt| prompt.place = places[prompt.place]);
                     found.points.push(point);
                 }
             }
@@ -151,4 +153,18 @@ impl Search<'_> {
         traces.sort_by_key(|trace| trace.nodes);
         traces
     }
+}
+
+/// The places of a recording's prompts among `requests`, which were recorded in the same order from the same prompts; one that the request at
+/// its place did not begin as comes behind them all.
+fn places_among(requests: &[TokenTrace], trace: &LiveTrace) -> Vec<usize> {
+    let began_as = |prompt: &LivePrompt, request: &TokenTrace| {
+        let begin = prompt.steps.first().map(|step| (step.context as usize, step.tokens.first()));
+        begin == Some((request.prompt.len(), request.output.first()))
+    };
+    let place = |(place, prompt): (usize, &LivePrompt)| {
+        let is_there = requests.get(place).is_some_and(|request| began_as(prompt, request));
+        if is_there { place } else { requests.len() + place }
+    };
+    trace.prompts.iter().enumerate().map(place).collect()
 }

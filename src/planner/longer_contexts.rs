@@ -20,7 +20,7 @@ impl Search<'_> {
     /// As the search of a drafter.
     pub(super) fn longer_contexts(
         &self,
-        best: &Point,
+        (best, others): (&Point, &[&Point]),
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<Vec<ContextRange>, SearchError> {
@@ -33,7 +33,9 @@ impl Search<'_> {
             if context < before.saturating_mul(LONGER) {
                 continue;
             }
-            let Some((steps, unseen)) = self.at_context(context, best, free_drafters, fix)? else { break };
+            let Some((steps, unseen)) = self.at_context(context, (best, others), free_drafters, fix)? else {
+                break;
+            };
             let SubPlan { shape, depth_choice, row_choice, predicted, .. } = steps;
             ranges.push(ContextRange {
                 from: before + (context - before) / 2,
@@ -54,7 +56,7 @@ impl Search<'_> {
     fn at_context(
         &self,
         context: u32,
-        best: &Point,
+        (best, others): (&Point, &[&Point]),
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
     ) -> Result<Option<(SubPlan, Unseen)>, SearchError> {
@@ -113,7 +115,7 @@ impl Search<'_> {
         points.retain(|point| !is_live || point.sub_plan.shape.verify_width <= shape.verify_width);
         points.sort_by(best_first);
         let Some(point) = best_of(&points, origin.place, &limits) else { return Ok(None) };
-        let unseen = unseen(self.profile, (&table, context), points.iter(), point);
+        let unseen = unseen(self.profile, (&table, context), points.iter(), point, others);
         Ok(Some((point.sub_plan.clone(), unseen)))
     }
 }

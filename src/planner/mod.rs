@@ -28,6 +28,7 @@ mod longer_contexts;
 mod makespan;
 mod memory_search;
 pub mod objective;
+mod paired;
 mod pricing;
 mod rates;
 pub mod report;

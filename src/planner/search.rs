@@ -324,13 +324,14 @@ impl Search<'_> {
 
         let Found { mut points, predicted_depth_speedups, refused } = found;
         points.sort_by(best_first);
-        let best = |drafter| {
-            let point = best_of(&points, drafter, fix)?;
-            let place = points.iter().position(|other| std::ptr::eq(other, point)).expect("one of them");
-            let own = points.iter().filter(move |point| point.place == drafter);
-            Some((place, unseen(self.profile, (self.table, self.context), own, point)))
+        let bests = (0..self.profile.drafters.len()).filter_map(|drafter| best_of(&points, drafter, fix));
+        let bests: Vec<&Point> = bests.collect();
+        let judged = |best: &&Point| {
+            let place = points.iter().position(|other| std::ptr::eq(other, *best)).expect("one of them");
+            let own = points.iter().filter(|point| point.place == best.place);
+            (place, unseen(self.profile, (self.table, self.context), own, best, &bests))
         };
-        let best = (0..self.profile.drafters.len()).filter_map(best).collect();
+        let best = bests.iter().map(judged).collect();
         Ok(Judged { points, best, predicted_depth_speedups, refused, left_out })
     }
 
@@ -350,12 +351,13 @@ impl Search<'_> {
         })?;
         let mut by_drafter = vec![plain.clone()];
         let mut chosen_index = 0;
+        let bests: Vec<&Point> = judged.best().map(|best| best.point).collect();
         for Best { point, unseen } in judged.best() {
             if chosen == Choice::Drafter(point.place) {
                 chosen_index = by_drafter.len() as u32;
             }
             let guard = guard_limits(self.table, self.context, &point.sub_plan, &point.by_prompt);
-            let longer_contexts = self.longer_contexts(point, free_drafters, fix)?;
+            let longer_contexts = self.longer_contexts((point, &bests), free_drafters, fix)?;
             by_drafter.push(SubPlan { unseen, guard, longer_contexts, ..point.sub_plan.clone() });
         }
         let Judged { points, best: _, predicted_depth_speedups, refused, left_out } = judged;

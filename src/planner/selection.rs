@@ -151,22 +151,27 @@ fn simplest_first(a: &Point, b: &Point) -> Ordering {
 }
 
 /// The best point of a drafter, given all points best first. By speed, the simplest of those that the prompts do not tell from the
-/// fastest; another schedule than the plain one has to gain more than noise over it.
+/// fastest; another schedule than the plain one has to gain more than noise over it, and a predicted depth over a fixed one and over plain
+/// decoding, which it comes to where it keeps steps from drafting.
 pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Option<&'p Point> {
-    let own = || points.iter().filter(move |point| point.place == place);
-    let best = own().next()?;
-    let objective = if best.asked_for { fix.objective() } else { Objective::Speedup };
+    let all = || points.iter().filter(move |point| point.place == place);
+    let objective = if all().next()?.asked_for { fix.objective() } else { Objective::Speedup };
     match objective {
         Objective::Speedup => {
-            let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
             let speedup = |point: &Point| point.sub_plan.predicted.speedup;
+            let is_fixed = |point: &&Point| point.sub_plan.depth_choice.rule() == DepthRule::Fixed;
+            let fixed =
+                all().find(is_fixed).map_or(0.0, |fixed| (1.0 + NOISE_MARGIN) * speedup(fixed).max(1.0));
+            let own = || all().filter(|point| is_fixed(point) || speedup(point) >= fixed);
+            let best = own().next()?;
+            let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
             let close = plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain));
             let best = close.unwrap_or(best);
             let of_schedule = own().filter(|point| point.sub_plan.schedule == best.sub_plan.schedule);
             let as_good = of_schedule.filter(|point| std::ptr::eq(*point, best) || is_tie(best, point));
             as_good.min_by(|a, b| simplest_first(a, b))
         }
-        Objective::Aal => largest_aal(own()),
+        Objective::Aal => largest_aal(all()),
     }
 }
 

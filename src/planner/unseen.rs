@@ -6,7 +6,7 @@
 //! choice: Stone, *Journal of the Royal Statistical Society B* 36, 1974).
 use ygg_profiler::{LatencyTable, Profile, Stage, Swing};
 
-use super::{NOISE_MARGIN, selection::Point};
+use super::{NOISE_MARGIN, paired::OfAll, selection::Point};
 use crate::plan::{Prediction, StageTime, Unseen};
 
 /// Parts that prompts are dealt to, each left out of one choice.
@@ -39,28 +39,28 @@ pub(super) struct PromptSpeed {
 
 impl PromptSpeed {
     /// As many tokens in as much time, of steps that nothing is known of.
-    fn of(place: usize, tokens: f64, us: f64) -> Self {
+    pub(super) fn of(place: usize, tokens: f64, us: f64) -> Self {
         let [steps, earned_squares, token_squares, token_products] = [0.0; 4];
         Self { place, tokens, us, steps, earned_squares, token_squares, token_products }
     }
 }
 
 /// Time per token of all steps; NaN without any.
-fn us_per_token<'p>(prompts: impl IntoIterator<Item = &'p PromptSpeed>) -> f64 {
+pub(super) fn us_per_token<'p>(prompts: impl IntoIterator<Item = &'p PromptSpeed>) -> f64 {
     let (us, tokens) =
         prompts.into_iter().fold((0.0, 0.0), |(us, tokens), prompt| (us + prompt.us, tokens + prompt.tokens));
     us / tokens
 }
 
 /// By how much each prompt moves the time per token of all, relative to it.
-fn influences(prompts: &[PromptSpeed]) -> impl Iterator<Item = f64> {
+pub(super) fn influences(prompts: &[PromptSpeed]) -> impl Iterator<Item = f64> {
     let mean = us_per_token(prompts);
     let tokens: f64 = prompts.iter().map(|prompt| prompt.tokens).sum();
     prompts.iter().map(move |prompt| (prompt.us - mean * prompt.tokens) / (tokens * mean))
 }
 
 /// The standard error of a sum of `influences`; 0 of fewer than two, which say nothing of one another.
-fn standard_error(influences: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn standard_error(influences: impl Iterator<Item = f64>) -> f64 {
     let (count, squares) =
         influences.fold((0.0, 0.0), |(n, sum), influence| (n + 1.0, sum + influence * influence));
     if count < 2.0 { 0.0 } else { (count / (count - 1.0) * squares).sqrt() }
@@ -78,17 +78,19 @@ pub(super) fn is_tie(best: &Point, point: &Point) -> bool {
 
 /// What `best`, chosen of `points` by all their prompts, should give on others, and on the machine as it may be then: by as much as rows
 /// became dearer or cheaper while `profile` was measured, they may again. The least is that of many requests, which meet the machine as it is on the
-/// whole; the interval holds what some may meet.
+/// whole; the interval holds what some may meet. `others` are the best of all drafters, which may rest on more prompts.
 pub(super) fn unseen<'p>(
     profile: &Profile,
     (table, context): (&LatencyTable, u32),
     points: impl Iterator<Item = &'p Point> + Clone,
     best: &Point,
+    others: &[&Point],
 ) -> Unseen {
     let Prediction { ar_tpot_us, speedup, .. } = best.sub_plan.predicted;
-    let speedup = cross_fitted(points).map_or(speedup, |us| (ar_tpot_us / us).min(speedup));
+    let of_all = OfAll::surest(&best.by_prompt, others.iter().map(|other| &other.by_prompt[..]));
+    let speedup = cross_fitted(points).map_or(speedup, |us| (ar_tpot_us / us).min(speedup)) / of_all.factor;
     let prompts = best.by_prompt.len();
-    let of_prompts = of_prompts(prompts, standard_error(influences(&best.by_prompt)));
+    let of_prompts = of_all.error;
     let of_cells = NORMAL * cell_error(table, context, best);
     let swing = profile.swing(best.sub_plan.shape.verify_width);
     let (on_the_whole, at_a_time) = of_machine(swing);
@@ -109,7 +111,7 @@ pub(super) fn unseen<'p>(
 /// How far the time per token of `prompts` prompts may be off that of all others, relative to it, by their standard error. Few prompts may
 /// agree by chance, so what prompts of other profiles differed by counts as much as one of these (the conjugate prior of a variance:
 /// Gelman and others, *Bayesian Data Analysis*, 3rd edition, 2.6).
-fn of_prompts(prompts: usize, standard_error: f64) -> f64 {
+pub(super) fn of_prompts(prompts: usize, standard_error: f64) -> f64 {
     let n = prompts.max(1) as f64;
     let of_one = n.sqrt() * standard_error;
     let freedom = n - 1.0 + USUAL_COUNTS;

@@ -8,7 +8,7 @@ use super::{
         NaiveTree, Oracle, in_full, naive_tree, name, profile, record, recorded_candidates, samples, shown,
     },
 };
-use crate::planner::SearchError;
+use crate::planner::{NOISE_MARGIN, SearchError};
 use crate::{
     plan::{Calibration, DepthChoice, DepthRule, Plan, RowRule, decode, encode},
     planner::report::json,
@@ -224,11 +224,11 @@ proptest! {
         prop_assert!((found - expected).abs() <= 1e-9 * expected, "{} instead of {}", found, expected);
         let best = plan.for_drafter("layer_skip").unwrap();
         let goes_by_it = best.depth_choice.rule() == DepthRule::Predicted;
-        // What is no faster than plain decoding is left to that.
+        // What is hardly faster than plain decoding, or than steps of one depth, is left to those.
         let fixed = predictor.fixed_speedup.unwrap();
-        let planned = if found > 1.0 { found.max(fixed) } else { fixed };
-        prop_assert_eq!(best.predicted.speedup, planned);
-        prop_assert!(!goes_by_it || found > 1.0);
+        let is_worth_it = found >= (1.0 + NOISE_MARGIN) * fixed.max(1.0);
+        prop_assert_eq!(best.predicted.speedup, if is_worth_it { found } else { fixed });
+        prop_assert_eq!(goes_by_it, is_worth_it);
         prop_assert_eq!(predictor.network.is_some(), goes_by_it);
         prop_assert_eq!(plan.network_of(best).is_some(), goes_by_it);
     }

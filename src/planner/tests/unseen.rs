@@ -1,11 +1,11 @@
 //! What a plan expects of prompts that were not recorded, against such prompts.
-use ygg_profiler::{CellSamples, Profile, Stage, TokenTrace};
+use ygg_profiler::{CellSamples, LivePrompt, LiveStep, LiveTrace, Profile, Stage, TokenTrace};
 
 use super::{
     search::{good_profile, plan},
-    synthetic::{profile, samples},
+    synthetic::{name, profile, samples},
 };
-use crate::plan::{Plan, SubPlan, Unseen};
+use crate::plan::{DrafterKind, Plan, SubPlan, Unseen};
 
 /// Numbers of a linear congruence.
 pub(super) struct Dice(pub(super) u64);
@@ -20,6 +20,11 @@ impl Dice {
 /// A request whose answer repeats its beginning or does not, to a degree of its own.
 pub(super) fn request(dice: &mut Dice) -> TokenTrace {
     let repeats = dice.below(100);
+    request_that(repeats, dice)
+}
+
+/// A request of whose answer so many tokens of a hundred repeat its beginning.
+fn request_that(repeats: u64, dice: &mut Dice) -> TokenTrace {
     let prompt: Vec<u32> = (0..8).map(|i| 100 + i).collect();
     let output = (0..40)
         .map(|i| if dice.below(100) < repeats { prompt[(i + 1) % 8] } else { 200 + dice.below(1000) as u32 });
@@ -27,11 +32,15 @@ pub(super) fn request(dice: &mut Dice) -> TokenTrace {
 }
 
 /// Every two rows cost a tenth of a plain step more.
-fn planned(requests: Vec<TokenTrace>, fix: &str) -> Plan {
+fn priced(requests: Vec<TokenTrace>) -> Profile {
     let verify = [(1, 100.0), (2, 105.0), (4, 125.0), (6, 145.0), (9, 175.0)];
     let mut cells: Vec<_> = verify.map(|(width, us)| samples("verify", width, us)).to_vec();
     cells.push(samples("draft:lookup", 1, 1.0));
-    plan(&profile(cells, vec![], requests), fix).unwrap()
+    profile(cells, vec![], requests)
+}
+
+fn planned(requests: Vec<TokenTrace>, fix: &str) -> Plan {
+    plan(&priced(requests), fix).unwrap()
 }
 
 fn lookup(plan: &Plan) -> &SubPlan {
@@ -119,4 +128,61 @@ fn a_machine_that_changed_while_it_was_measured_is_trusted_less() {
         sure.is_gain() && doubted.least < 0.85 * sure.least && doubted.high > 1.4 * sure.high,
         "{doubted:?}"
     );
+}
+
+/// A drafter that learns, and guesses the next three tokens of the prompts' pattern.
+fn recorded_live(requests: &[TokenTrace]) -> LiveTrace {
+    let prompt = |TokenTrace { kind, prompt, output, .. }: &TokenTrace| {
+        let mut steps = Vec::new();
+        let mut emitted = 1;
+        while emitted + 3 < output.len() {
+            let guessed = (0..3).map(|i| prompt[(emitted + i + 1) % prompt.len()]);
+            let tokens: Vec<u32> = [output[emitted - 1]].into_iter().chain(guessed).collect();
+            let accepted = tokens[1..].iter().zip(&output[emitted..]).take_while(|(a, b)| a == b).count();
+            let verified = output[emitted..=emitted + accepted].to_vec();
+            emitted += verified.len();
+            steps.push(LiveStep {
+                context: u32::try_from(prompt.len() + emitted - verified.len() - 1).unwrap(),
+                parents: vec![0, 0, 1, 2],
+                values: vec![1.0, 0.9, 0.8, 0.7],
+                tokens,
+                pinned: Vec::new(),
+                verified,
+            });
+        }
+        LivePrompt { kind: kind.clone(), steps }
+    };
+    LiveTrace {
+        drafter: name("recycling"),
+        temperature: 0.0,
+        depth: 3,
+        width: 1,
+        nodes: 4,
+        prompts: requests.iter().map(prompt).collect(),
+    }
+}
+
+/// The first prompts are easier than the others, and one drafter was recorded along them alone.
+#[test]
+fn a_drafter_of_few_easy_prompts_is_judged_by_what_others_found_the_rest_to_be() {
+    let mut dice = Dice(5);
+    let repeats = |place: u64| if place < 12 { 60 + place * 3 } else { 10 + place };
+    let requests: Vec<TokenTrace> = (0..60).map(|place| request_that(repeats(place), &mut dice)).collect();
+    let planned = |live: LiveTrace| {
+        let mut profile = priced(requests.clone());
+        profile.drafters.push(DrafterKind::Recycling.describe(name("recycling")));
+        profile.measurements.push(samples("draft:recycling", 1, 1.0));
+        profile.live_traces.push(live);
+        plan(&profile, "").unwrap().for_drafter("recycling").unwrap().clone()
+    };
+    let [all, few] = [60, 12].map(|count| planned(recorded_live(&requests[..count])));
+    let off = |expected: f64| (expected / all.unseen.speedup - 1.0).abs();
+    let (before, after) = (off(few.predicted.speedup), off(few.unseen.speedup));
+    assert!(before > 0.25 && after < before / 2.5, "{before} and {after} beside {:?}", all.unseen);
+    let Unseen { low, high, prompts, .. } = few.unseen;
+    assert!(prompts == 12 && (low..high).contains(&all.unseen.speedup), "{:?}", few.unseen);
+    // Of answers that began otherwise nobody knows which prompts they are of.
+    let mut others = recorded_live(&requests[..12]);
+    others.prompts.iter_mut().for_each(|prompt| prompt.steps[0].tokens[0] += 1);
+    assert!(off(planned(others).unseen.speedup) > 0.8 * before);
 }
