@@ -20,6 +20,8 @@ from raw_lines import spread, table
 
 # What a plan is judged by: the plan's time by that of the fastest shape, and predicted by measured speed-up.
 WITHIN_BEST, WITHIN_PREDICTED = 0.05, 0.10
+# The median of how far a normal number of standard deviation 1 is from its mean.
+NORMAL_MEDIAN = 0.6745
 
 
 def read(path):
@@ -44,6 +46,7 @@ class Arm:
             self.speedup.append(plain_time / time)
             tokens, steps = tokens + step_tokens, steps + step_count
         self.aal = tokens / steps if steps else None
+        self.error = standard_error(repetitions)
         answers = [run for runs, _ in repetitions for run in runs]
         self.fell_back = sum("fell_back" in run for run in answers) / len(answers)
 
@@ -57,6 +60,22 @@ def sums(runs):
     tokens = [round(run["aal"] * run["steps"]) for run in stepped]
     time = sum(run["tpot_ms"] * count for run, count in zip(stepped, tokens))
     return time, sum(tokens), sum(run["steps"] for run in stepped)
+
+
+def standard_error(repetitions):
+    """How far the speed-up over these prompts may be off that over all like them, relative to it: the standard error of a ratio of sums over
+    prompts (Cochran, Sampling Techniques, 1977, 6.3); 0 of fewer than two."""
+    by_prompt = collections.defaultdict(lambda: [0.0, 0.0])
+    for runs, plain in repetitions:
+        for place, answers in enumerate([runs, plain]):
+            for run in answers:
+                by_prompt[run["prompt"]][place] += sums([run])[0]
+    times = [(own, plain) for own, plain in by_prompt.values() if own]
+    if len(times) < 2:
+        return 0.0
+    all_own, all_plain = map(sum, zip(*times))
+    influences = [plain / all_plain - own / all_own for own, plain in times]
+    return math.sqrt(len(times) / (len(times) - 1) * sum(influence * influence for influence in influences))
 
 
 def arms(rows, **wanted):
@@ -200,7 +219,7 @@ def expected_at(configuration, runs):
 def prediction(rows):
     configurations = {row.pop("name"): row for row in rows["configuration"]}
     found = arms(rows, phase="unseen")
-    body, errors, inside = [], [], 0
+    body, errors, of_prompts, inside = [], [], [], 0
     for name, configuration in configurations.items():
         arm = found.get((name, "plan" if name == "plan" else "unguarded"))
         if arm is None or not arm.speedup:
@@ -211,6 +230,7 @@ def prediction(rows):
         is_inside = expected["low"] <= speedup <= expected["high"]
         inside += is_inside
         errors.append(abs(expected["speedup"] / speedup - 1))
+        of_prompts.append(arm.error)
         body.append(
             [
                 f"**the plan as served**: {configuration['drafter']}" if name == "plan" else configuration["drafter"],
@@ -220,16 +240,18 @@ def prediction(rows):
                 f"{predicted['speedup']:.2f}",
                 f"{expected['speedup']:.2f} ({expected['low']:.2f} to {expected['high']:.2f})",
                 spread(arm.speedup),
+                f"{arm.error:.1%}",
                 ratio(expected["speedup"], speedup),
                 "yes" if is_inside else "**no**",
             ]
         )
     head = [*SHAPE, "prompts recorded", "AAL: recorded, measured", "speed-up: recorded prompts", "expected on others, at their contexts"]
-    head += ["measured", "expected by measured", "within the interval"]
+    head += ["measured", "standard error of the prompts asked", "expected by measured", "within the interval"]
     categories = ", ".join(f"{category} {speedup:.2f}" for speedup, category in by_category(rows))
     return table("What the plan promises on prompts that the profile has not seen", head, body) + (
         f"\n{inside} of {len(errors)} measured speed-ups lie within their intervals; the expected ones are off by {statistics.median(errors):.1%} "
-        f"in the median and {max(errors):.1%} at most.\n\nThe plan as served, by category: {categories}.\n"
+        f"in the median and {max(errors):.1%} at most. The prompts asked are a sample, too: what is true of all prompts like them would be off by "
+        f"{NORMAL_MEDIAN * statistics.median(of_prompts):.1%} in the median.\n\nThe plan as served, by category: {categories}.\n"
     )
 
 
