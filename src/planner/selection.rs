@@ -160,9 +160,9 @@ pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Optio
         Objective::Speedup => {
             let speedup = |point: &Point| point.sub_plan.predicted.speedup;
             let is_fixed = |point: &&Point| point.sub_plan.depth_choice.rule() == DepthRule::Fixed;
-            let fixed =
+            let least =
                 all().find(is_fixed).map_or(0.0, |fixed| (1.0 + NOISE_MARGIN) * speedup(fixed).max(1.0));
-            let own = || all().filter(|point| is_fixed(point) || speedup(point) >= fixed);
+            let own = || all().filter(|point| is_fixed(point) || speedup(point) >= least);
             let best = own().next()?;
             let plain = own().find(|point| point.sub_plan.schedule == Schedule::Plain);
             let close = plain.filter(|plain| speedup(best) < (1.0 + NOISE_MARGIN) * speedup(plain));
