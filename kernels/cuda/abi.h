@@ -42,6 +42,8 @@ enum {
     YGG_PARTITION = 64,
     // Query vectors of a block of attention.
     YGG_QUERY_TILE = 16,
+    // Numbers of a query vector in a block that weighs several rows' own places at once: scores of its slots, and a byte for each ancestor of a row.
+    YGG_SCORES_APART = 144,
     // Threads of a block of attention.
     YGG_ATTENTION_THREADS = 128,
     // Logits that are summed together, as `ygg_kernels::candidates` says.

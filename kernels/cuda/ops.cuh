@@ -140,6 +140,8 @@ YGG_DEVICE float shuffle(float x, u32 lane) { return __shfl_sync(0xffffffffu, x,
 YGG_DEVICE float shuffle_xor(float x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 YGG_DEVICE u32 shuffle_xor(u32 x, u32 mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 YGG_DEVICE void barrier() { __syncthreads(); }
+// What a lane has read or written before, others of its warp have not yet written, or see.
+YGG_DEVICE void warp_barrier() { __syncwarp(); }
 // A kernel may be begun while the ones before it in a forward still run (programmatic dependent launch). Until it has waited it reads
 // nothing but weights and what copies brought, and writes nothing; and every thread waits, whatever it does then: whoever waits for this
 // kernel waits for all before it by that. https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-griddepcontrol

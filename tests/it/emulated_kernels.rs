@@ -22,7 +22,7 @@ pub(crate) const BLOCKS: &str = "YGG_EMULATION_BLOCKS";
 const CAPTURES: &str = "YGG_EMULATION_CAPTURES";
 
 const PRODUCTS: &str = "products";
-pub(crate) const QUICK: [&str; 8] = [
+pub(crate) const QUICK: [&str; 9] = [
     "fragments_saturate",
     "shared_memory_is_asked_for",
     "attention_of_a_long_context",
@@ -31,6 +31,7 @@ pub(crate) const QUICK: [&str; 8] = [
     "prepared_rows",
     "attention",
     "attention_of_rows",
+    "attention_of_trees",
 ];
 
 /// The program of the checks, beside the emulation that it uses.
@@ -72,7 +73,8 @@ fn kernels_are_what_loops_say() {
 /// No block reads what another one of its launch writes, or writes there too.
 #[test]
 fn blocks_do_not_see_each_other() {
-    let kernels = ["fragments_saturate", "product", "prepared_rows", "attention_of_rows"];
+    let kernels =
+        ["fragments_saturate", "product", "prepared_rows", "attention_of_rows", "attention_of_trees"];
     hold(&kernels, &[(BLOCKS, "apart")]);
     passes(&[ONCE], &[(BLOCKS, "apart")]);
 }

@@ -265,13 +265,15 @@ struct Cache {
         p.out = {out.get(), W, heads * D, heads * D};
         const u32 vectors = W * of.group, element = of.is_half ? 2 : 4, widest = D <= 64 ? 64 : D <= 128 ? 128 : 256, wide = (D + 15) / 16 * 16, slot = wide * element + 16;
         const std::string name = std::string("ygg_attention_") + (of.is_half ? "f16_d" : "f32_d") + std::to_string(widest);
-        const unsigned of_query = of.is_half ? 2 * slot + (YGG_PARTITION + 8) * 4 : (wide + YGG_ATTENTION_THREADS) * 4;
+        const unsigned of_query = of.is_half ? std::max(2 * slot + (YGG_PARTITION + 8) * 4, YGG_SCORES_APART * 4u) : (wide + YGG_ATTENTION_THREADS) * 4;
         const unsigned shared = YGG_QUERY_TILE * of_query + (widest * element <= 512 ? 2 : 1) * YGG_PARTITION * slot;
         const u32 own = std::min(W, blocks);
         p.spread = std::min(partitions, blocks);
         need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
         run(name.c_str(), {p.spread + own, 2, (vectors + YGG_QUERY_TILE - 1) / YGG_QUERY_TILE}, YGG_ATTENTION_THREADS, shared, p);
-        if (W == 1 && D % 8 == 0 && of.window > longest(rows)) asks_for_no_more(name, 4.0 * longest(rows) * D * element);
+        // Keys and values of every place, once: also of trees, of which one block has all rows.
+        const bool is_tree = of.is_half && W > 1 && blocks == 1 && vectors <= YGG_QUERY_TILE && longest(rows) < slots && slots == prefix[0] + W;
+        if ((W == 1 || is_tree) && D % 8 == 0 && of.window > longest(rows)) asks_for_no_more(name, 4.0 * (is_tree ? slots : longest(rows)) * D * element);
         run("ygg_attention_join", {heads, W, 1}, YGG_ATTENTION_THREADS, 0, p);
         // Every warp reads the largest scores, twice, and the sums.
         if (W == 1 && of.window > longest(rows)) asks_for_no_more("ygg_attention_join", 4.0 * heads * partitions * (stride + 3 * YGG_ATTENTION_THREADS / YGG_WARP), 1.3 + 1.0 / partitions);
@@ -374,6 +376,42 @@ static void attention_of_rows() {
             const auto first = queries.begin() + static_cast<std::ptrdiff_t>(w * each);
             const std::vector<float> alone = cache.attend({rows[w]}, {first, first + static_cast<std::ptrdiff_t>(each)}, 1);
             expect(std::memcmp(alone.data(), &all[w * each], each * sizeof(float)) == 0, "row " + std::to_string(w) + " depends on its company");
+        }
+    }
+}
+
+// Rows that see the same prefix, and ancestors in slots right behind it: `children` of every row, or a chain.
+static std::vector<Row> tree(u32 rows, u32 prefix, u32 children) {
+    std::vector<Row> all(rows, Row{prefix, {}});
+    for (u32 w = 0; w < rows; ++w) {
+        for (u32 node = w; node > 0; node = (node - 1) / children) all[w].tail.push_back(prefix + node);
+        all[w].tail.push_back(prefix);
+        std::reverse(all[w].tail.begin(), all[w].tail.end());
+    }
+    return all;
+}
+// Rows of a tree get what loops say, and the bits that each gets alone, in its own block or with no other row at all.
+static void attention_of_trees() {
+    struct Case {
+        Heads of;
+        u32 rows, prefix, children;
+    };
+    for (const auto& [of, W, prefix, children] : {
+             Case{{128, 1, true}, 16, 200, 3}, Case{{128, 1, true}, 40, 190, 1}, Case{{64, 3, true, 150, 20.0f}, 13, 250, 2}, Case{{64, 4, true}, 64, 127, 2},
+             Case{{20, 1, true}, 9, 0, 2}, Case{{24, 2, true, 9}, 24, 66, 1}, Case{{80, 1, true}, 5, 128, 1}, Case{{256, 1, true}, 20, 120, 1}}) {
+        const Cache cache(of, prefix + W);
+        const std::vector<Row> rows = tree(W, prefix, children);
+        const std::vector<float> queries = cache.queries_of(W);
+        const std::vector<float> found = cache.attend(rows, queries, 1);
+        const std::string what = "a tree of " + std::to_string(W) + " rows of heads of " + std::to_string(of.head_dim) + " behind " + std::to_string(prefix);
+        const double worst = cache.distance(rows, queries, found);
+        expect(worst < 2e-5, what + " is off by " + std::to_string(worst));
+        for (const u32 blocks : {3u, W}) expect(cache.attend(rows, queries, blocks) == found, what + ": bits depend on the number of blocks");
+        const std::size_t each = static_cast<std::size_t>(cache.heads) * of.head_dim;
+        for (std::size_t w = 0; w < W; w += 7) {
+            const auto first = queries.begin() + static_cast<std::ptrdiff_t>(w * each);
+            const std::vector<float> alone = cache.attend({rows[w]}, {first, first + static_cast<std::ptrdiff_t>(each)}, 1);
+            expect(std::memcmp(alone.data(), &found[w * each], each * sizeof(float)) == 0, what + ": row " + std::to_string(w) + " depends on its company");
         }
     }
 }
@@ -600,6 +638,7 @@ static const std::map<std::string, std::function<void()>> CHECKS = {
     {"prepared_rows", prepared_rows},
     {"attention", attention},
     {"attention_of_rows", attention_of_rows},
+    {"attention_of_trees", attention_of_trees},
     {"attention_of_a_long_context", attention_of_a_long_context},
 };
 

@@ -798,6 +798,7 @@ inline u32 shuffle(u32 x, u32 lane) { return ygg_emulation::exchange(x, lane); }
 inline float shuffle(float x, u32 lane) { return bits_to_float(shuffle(float_to_bits(x), lane)); }
 inline u32 shuffle_xor(u32 x, u32 mask) { return shuffle(x, threadIdx.x ^ mask); }
 inline float shuffle_xor(float x, u32 mask) { return shuffle(x, threadIdx.x ^ mask); }
+inline void warp_barrier() { ygg_emulation::warp_barrier([] {}); }
 inline void wait_for_kernels_before(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { ygg_emulation::other_kernels(file, line); }
 // It sees nothing before it has waited, whenever it begins.
 inline void let_next_kernel_begin() {}

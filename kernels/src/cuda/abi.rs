@@ -26,6 +26,7 @@ pub const YGG_WIDE_STAGES: _bindgen_ty_1 = 3;
 pub const YGG_ROW_THREADS: _bindgen_ty_1 = 256;
 pub const YGG_PARTITION: _bindgen_ty_1 = 64;
 pub const YGG_QUERY_TILE: _bindgen_ty_1 = 16;
+pub const YGG_SCORES_APART: _bindgen_ty_1 = 144;
 pub const YGG_ATTENTION_THREADS: _bindgen_ty_1 = 128;
 pub const YGG_RANGE: _bindgen_ty_1 = 256;
 pub const YGG_RANGE_LANES: _bindgen_ty_1 = 16;

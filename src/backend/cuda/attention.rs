@@ -2,7 +2,7 @@
 
 use ygg_kernels::{
     KvFormat,
-    cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE},
+    cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE, YGG_SCORES_APART},
 };
 
 /// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how many of its first blocks
@@ -25,7 +25,7 @@ pub(super) fn attention_grid(
 
 /// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products, and keys and values of a partition, whose
 /// slots are whole 16 elements and 16 bytes more. Values take the place of keys where a slot has more than 512 bytes. Queries of a cache of
-/// halves are two halves, as far apart as slots; products of f32 are of two parts.
+/// halves are two halves, as far apart as slots, and they and products make room for the scores of rows at once; products of f32 are of two parts.
 pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize) -> usize {
     let element = format.bytes();
     let wide = head_dim.next_multiple_of(16);
@@ -33,7 +33,9 @@ pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize)
     let (queries, places) = (YGG_QUERY_TILE as usize, YGG_PARTITION as usize);
     let planes = if widest * element <= 512 { 2 } else { 1 };
     let of_query = match format {
-        KvFormat::F16 => 2 * stride + (places + 8) * size_of::<f32>(),
+        KvFormat::F16 => {
+            (2 * stride + (places + 8) * size_of::<f32>()).max(YGG_SCORES_APART as usize * size_of::<f32>())
+        }
         KvFormat::F32 | KvFormat::Q8 => (wide + YGG_ATTENTION_THREADS as usize) * size_of::<f32>(),
     };
     queries * of_query + planes * places * stride
