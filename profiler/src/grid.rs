@@ -64,6 +64,19 @@ pub struct Wanted<'a> {
     pub spare: &'a [Vec<Cell>],
 }
 
+impl Wanted<'_> {
+    /// Where the group of spare cells begins that has the cell at `place`: a cell that is given up takes its group and those behind it along.
+    /// Nothing can be done without the needed ones.
+    fn group_begins(self, place: usize) -> Option<usize> {
+        let lengths = std::iter::once(self.needed.len()).chain(self.spare.iter().map(Vec::len));
+        let begins = lengths.scan(0, |sum, length| {
+            *sum += length;
+            Some(*sum)
+        });
+        begins.take_while(|begin| *begin <= place).last()
+    }
+}
+
 /// What a grid gave.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
@@ -174,17 +187,8 @@ pub fn measure_grid_with_clock<S: Subject>(
         spent: elapsed(subject),
     };
     let share = settings.budget / u32::try_from(settings.fewest).expect("few rounds");
-    // A cell that is given up takes its group and those behind it along. Nothing can be done without the needed ones.
-    let group_begins = |place: usize| {
-        let lengths = std::iter::once(wanted.needed.len()).chain(wanted.spare.iter().map(Vec::len));
-        let begins = lengths.scan(0, |sum, length| {
-            *sum += length;
-            Some(*sum)
-        });
-        begins.take_while(|begin| *begin <= place).last()
-    };
     let kept = |place: usize, most: Duration, subject: &S| {
-        if elapsed(subject) > most { group_begins(place) } else { None }
+        if elapsed(subject) > most { wanted.group_begins(place) } else { None }
     };
 
     for place in 0..cells.len() {

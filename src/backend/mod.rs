@@ -134,14 +134,9 @@ pub trait Replay: Capabilities + Send + Debug {
     /// without a panic: callers check this before they hand out results. Processors do not fail.
     fn failure(&self) -> Option<&BackendError>;
 
-    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`.
-    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
-
-    /// Like [`replay`](Self::replay), but a device that runs beside the host only begins, and [`finish`](Self::finish) waits for it. In
-    /// between slots may be copied, which the device does behind it; results may not be read.
-    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
-        self.replay(program, inputs, skipped);
-    }
+    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`. A device that runs beside the host only begins, and
+    /// [`finish`](Self::finish) waits for it: in between slots may be copied, which the device does behind it; results may not be read.
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
 
     /// Whether what was begun still runs. Does not wait.
     fn is_running(&self) -> bool {
@@ -161,6 +156,14 @@ pub trait Replay: Capabilities + Send + Debug {
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);
+}
+
+impl dyn Replay {
+    /// [`begin`](Self::begin), and its end.
+    pub fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
+        self.begin(program, inputs, skipped);
+        self.finish();
+    }
 }
 
 /// What a replay can do beside forwards. A backend that only runs forwards implements none of it.

@@ -18,6 +18,7 @@ mod drafters;
 mod forwards;
 mod kernel_report;
 mod kernels;
+mod latencies;
 mod live;
 pub mod profile_file;
 mod record;

@@ -7,8 +7,7 @@ use std::{
 };
 
 use ygg_profiler::{
-    Cell, CellSamples, DepthPredictor, DrafterName, GridError, GridSettings, HostStage, LiveTrace, Profile,
-    Stage, TokenTrace, Trace, UnixTime, Wanted, measure_grid,
+    DepthPredictor, DrafterName, GridSettings, LiveTrace, Profile, TokenTrace, Trace, UnixTime,
 };
 
 use crate::{
@@ -24,9 +23,9 @@ use super::{
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
     drafters::{Substitutes, drafters_of},
+    latencies::latencies,
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
-    subject::{Abilities, StepSubject},
     trace::{TraceOptions, record_requests},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
@@ -53,12 +52,6 @@ const MOST_STEPS: usize = 640;
 const ACCEPTANCE_SHARE: f64 = 0.625;
 /// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
 const LIVE_PART: u32 = 5;
-/// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
-pub(super) const WIDEST_DRAFT: usize = 16;
-/// Host stages around the verify forward, measured at every width.
-const AROUND_VERIFY: [HostStage; 5] =
-    [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
-
 /// What is profiled.
 #[derive(Clone, Debug)]
 pub struct ProfileOptions {
@@ -127,81 +120,6 @@ impl ProfileOptions {
     }
 }
 
-fn cells(
-    loaded: &Loaded,
-    drafters: &[(DrafterName, DrafterKind)],
-    contexts: &[usize],
-    abilities: Abilities,
-) -> Result<Vec<Cell>, Error> {
-    let widths = loaded.set().widths();
-    let widths_to = |most| widths.iter().filter(move |w| **w <= most);
-    let mut cells = Vec::new();
-    let mut add = |stage: Stage, width: usize, context: usize| {
-        let (width, context) = (width as u32, context as u32);
-        cells.push(Cell { stage, width, context });
-    };
-    for context in contexts {
-        for width in widths {
-            add(Stage::Verify, *width, *context);
-            if abilities.verifications {
-                add(Stage::VerifyWalk, *width, *context);
-            }
-            if abilities.parts {
-                [Stage::Resident, Stage::Ends].into_iter().for_each(|part| add(part, *width, *context));
-            }
-        }
-        if abilities.parts {
-            add(Stage::Read, 1, *context);
-        }
-        for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
-            if kind.runs_a_model() {
-                let mut stages = vec![Stage::Draft(name.clone())];
-                if kind.keeps_a_cache() {
-                    // The width that steps are priced at: the root, and one row that the drafter has not read.
-                    let width = widths.iter().find(|w| **w >= 2).unwrap_or(&1);
-                    add(Stage::DraftHead(name.clone()), *width, *context);
-                }
-                if abilities.phases {
-                    stages.extend([Stage::FirstGrowth(name.clone()), Stage::NextGrowth(name.clone())]);
-                    if kind.keeps_a_cache() && !loaded.reads_hidden_rows(kind)? {
-                        stages.push(Stage::VerifyTail(name.clone()));
-                    }
-                }
-                if abilities.phases && abilities.verifications {
-                    let stage = Stage::VerifyGrown(name.clone());
-                    widths.iter().for_each(|w| add(stage.clone(), *w, *context));
-                }
-                for stage in stages {
-                    widths_to(WIDEST_DRAFT).for_each(|w| add(stage.clone(), *w, *context));
-                }
-            } else {
-                add(Stage::Draft(name.clone()), 1, *context);
-            }
-        }
-    }
-    let context = contexts[0];
-    // Microseconds beside a reading, and each takes a forward to be measured, but for decisions.
-    let around = if loaded.set().graph().streams() { &AROUND_VERIFY[..1] } else { &AROUND_VERIFY[..] };
-    for stage in around {
-        widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
-    }
-    if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
-        widths_to(TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
-        add(Stage::Host(HostStage::Predict), 1, context);
-    }
-    Ok(cells)
-}
-
-/// Whose fault it is that latencies could not be measured.
-pub(super) fn grid_error(error: GridError<Error>) -> Error {
-    let said = error.to_string();
-    match error {
-        GridError::Subject { source, .. } => source.while_doing(&said),
-        GridError::Budget { .. } => Error::input(said),
-        GridError::Empty | GridError::Duplicate { .. } | GridError::Settings { .. } => Error::internal(said),
-    }
-}
-
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
 /// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies,
 /// and a plan says that it lacks them; where it is shorter still, wide forwards and longer contexts have none.
@@ -248,17 +166,9 @@ pub fn profile(
     // Beside a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
     let head_sizes = if streams { &[][..] } else { &options.head_sizes };
     let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), head_sizes);
-    let (depth, width) = if streams { STREAMED_TRACE } else { (TRACE_DEPTH, TRACE_WIDTH) };
-    let shape = StepShape {
-        depth: depth.min((widest - 1) / width).max(1),
-        draft_width: width.min(widest.saturating_sub(1)).max(1),
-        verify_width: widest,
-        top_k: TRACE_WIDTH,
-        draft_temperature: 1.0,
-    };
     let answering = answered_with(loaded, &drafters);
     let trace_options = TraceOptions {
-        shape,
+        shape: recorded_shape(streams, widest),
         tokens: options.tokens,
         fewest_prompts: FEWEST_PROMPTS,
         temperature: 0.0,
@@ -290,17 +200,8 @@ pub fn profile(
 
     // A slow machine's recordings may have taken longer than their share.
     let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
-    let usual = GridSettings { budget: left.min(rest / 2), ..GridSettings::default() };
-    let settings = match options.is_rehearsal {
-        true => usual.once(),
-        false => usual,
-    };
-    let longest = contexts[contexts.len() - 1];
-    let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
-    subject.tune(&tunings)?;
-    let cells = cells(loaded, &drafters, &contexts, subject.abilities())?;
-    let advance = |done, total| progress(Progress { what: "latencies", done, total });
-    let measurements = latencies(&mut subject, &drafters, cells, &settings, advance)?;
+    let subject = (&drafters[..], &text[..], &contexts[..]);
+    let measurements = latencies(loaded, subject, &tunings, (options, left.min(rest / 2)), progress)?;
     // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
     let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
     let what = (&drafters[..], options.learners);
@@ -311,7 +212,7 @@ pub fn profile(
         measured_at,
         fingerprints: loaded.fingerprints()?,
         calibration: options.calibration.clone(),
-        noise_threshold: settings.noise_threshold,
+        noise_threshold: GridSettings::default().noise_threshold,
         memory: weight_memory(loaded)?,
         drafters: drafters.iter().map(|(name, kind)| kind.describe(name.clone())).collect(),
         tunings: measured_tunings,
@@ -324,6 +225,18 @@ pub fn profile(
     };
     profile.validate().map_err(|e| Error::internal(e.to_string()))?;
     Ok(profile)
+}
+
+/// The shape of recorded trees: as large as executables of up to `widest` rows verify.
+fn recorded_shape(streams: bool, widest: usize) -> StepShape {
+    let (depth, width) = if streams { STREAMED_TRACE } else { (TRACE_DEPTH, TRACE_WIDTH) };
+    StepShape {
+        depth: depth.min((widest - 1) / width).max(1),
+        draft_width: width.min(widest.saturating_sub(1)).max(1),
+        verify_width: widest,
+        top_k: TRACE_WIDTH,
+        draft_temperature: 1.0,
+    }
 }
 
 /// Records every drafter that learns from the verifier in each of its shapes, and at temperatures above 0 those that share a tree, within
@@ -373,73 +286,6 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
         ));
     }
     Ok(contexts.into_iter().collect())
-}
-
-/// The cells in groups, of which a grid without time leaves out the last: narrow widths and decisions, which every plan needs, then wider ones, then
-/// the next longer context, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells
-/// and come last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still
-/// priced. Where weights are streamed they come before all that no plan needs, since there the verifier's forwards take the time. Behind them
-/// all come still longer contexts, each in the same order.
-fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], streams: bool) -> Vec<Vec<Cell>> {
-    const WITHOUT_DRAFTERS: usize = 6;
-    let that_runs_a_model =
-        |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.runs_a_model());
-    let contexts: BTreeSet<u32> = cells.iter().map(|cell| cell.context).collect();
-    let contexts: Vec<u32> = contexts.into_iter().collect();
-    let of_context = WITHOUT_DRAFTERS + drafters.len();
-    let group = |cell: &Cell| {
-        let longer = contexts.iter().position(|context| *context == cell.context).unwrap_or_default();
-        let within = match &cell.stage {
-            Stage::Host(HostStage::Decide) => 0,
-            Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
-            stage => match stage.drafter().and_then(that_runs_a_model) {
-                Some(drafter) => WITHOUT_DRAFTERS + drafter,
-                None => {
-                    let by_width = match cell.width {
-                        1 | 4 => 0,
-                        2 | 8 => 1,
-                        ..=16 => 2,
-                        _ => 4,
-                    };
-                    let is_part = matches!(stage, Stage::Read | Stage::Resident | Stage::Ends);
-                    by_width.max(if longer > 0 { 3 } else { usize::from(is_part) })
-                }
-            },
-        };
-        let place = match within {
-            0 => 0,
-            within if !streams => within,
-            drafter if drafter >= WITHOUT_DRAFTERS => 1 + drafter - WITHOUT_DRAFTERS,
-            other => other + drafters.len(),
-        };
-        longer.saturating_sub(1) * of_context + place
-    };
-    let mut groups = vec![Vec::new(); contexts.len().max(1) * of_context];
-    for cell in cells {
-        groups[group(&cell)].push(cell);
-    }
-    groups
-}
-
-/// Measures the cells, and gives self-tuning drafters the samples of the fixed ones that they start as.
-fn latencies(
-    subject: &mut StepSubject,
-    drafters: &[(DrafterName, DrafterKind)],
-    cells: Vec<Cell>,
-    settings: &GridSettings,
-    advance: impl FnMut(usize, usize),
-) -> Result<Vec<CellSamples>, Error> {
-    let mut spare = by_usefulness(cells, drafters, subject.streams());
-    let needed = spare.remove(0);
-    let wanted = Wanted { needed: &needed, spare: &spare };
-    let mut measured = measure_grid(subject, wanted, settings, advance).map_err(grid_error)?.cells;
-    for (name, twin) in drafters.iter().filter_map(|(name, kind)| Some((name, twin(kind, drafters)?))) {
-        let forwards = |cell: &CellSamples| cell.cell.stage.drafter() == Some(twin);
-        let mut same: Vec<_> = measured.iter().filter(|cell| forwards(cell)).cloned().collect();
-        same.iter_mut().for_each(|cell| cell.cell.stage = cell.cell.stage.of_drafter(name));
-        measured.extend(same);
-    }
-    Ok(measured)
 }
 
 #[allow(clippy::disallowed_methods, reason = "what is left of the budget is shared among what comes last")]
@@ -549,38 +395,5 @@ mod tests {
         // Each with its own head and two trimmed ones.
         assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (42, 3, MOST_STEPS.div_ceil(6)));
         assert_eq!(of(&[]), (60, 0, MOST_STEPS));
-    }
-
-    #[test]
-    fn drafters_that_run_a_model_come_last_and_each_by_itself() {
-        let drafter = |name: &str, skipped: u32| {
-            let kind: DrafterKind = LayerSkipSettings { skipped: vec![skipped], head_tokens: None }.into();
-            (DrafterName::new(name).unwrap(), kind)
-        };
-        let drafters = [drafter("b", 1), drafter("a", 2)];
-        let cell = |stage: Stage, width, context| Cell { stage, width, context };
-        let draft = |i: usize, width| cell(Stage::Draft(drafters[i].0.clone()), width, 100);
-        let grow = cell(Stage::Host(HostStage::Grow), 2, 100);
-        let [narrow, longer, wide, longest] = [(1, 100), (1, 200), (32, 100), (1, 300)]
-            .map(|(width, context)| cell(Stage::Verify, width, context));
-        let cells = vec![
-            longest.clone(),
-            draft(1, 1),
-            wide.clone(),
-            draft(0, 1),
-            longer.clone(),
-            grow.clone(),
-            draft(1, 2),
-            narrow.clone(),
-        ];
-        let groups = |streams| {
-            let groups = by_usefulness(cells.clone(), &drafters, streams);
-            groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>()
-        };
-        let of_verifier = [vec![longer], vec![wide], vec![grow]];
-        let of_drafters = [vec![draft(0, 1)], vec![draft(1, 1), draft(1, 2)]];
-        let (first, last) = ([vec![narrow]], [vec![longest]]);
-        assert_eq!(groups(false), [&first[..], &of_verifier, &of_drafters, &last].concat());
-        assert_eq!(groups(true), [&first[..], &of_drafters, &of_verifier, &last].concat());
     }
 }

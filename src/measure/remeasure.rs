@@ -11,11 +11,7 @@ use crate::{
     runtime::Pinning,
 };
 
-use super::{
-    Progress,
-    record::{TRACE_WIDTH, grid_error},
-    subject::StepSubject,
-};
+use super::{Progress, latencies::grid_error, record::TRACE_WIDTH, subject::StepSubject};
 
 /// Which latencies are measured again, and how long.
 #[derive(Clone, Debug)]

@@ -27,7 +27,7 @@ use crate::{
     tree::TokenTree,
 };
 
-use super::record::WIDEST_DRAFT;
+use super::latencies::WIDEST_DRAFT;
 use planted::{Planted, bushy_tree, ladder, planted};
 
 mod parts;

@@ -10,7 +10,8 @@ use crate::{
 
 use super::{
     autoplan::Progress,
-    record::{ProfileOptions, TRACE_WIDTH, grid_error},
+    latencies::grid_error,
+    record::{ProfileOptions, TRACE_WIDTH},
     subject::StepSubject,
 };
 

@@ -136,7 +136,7 @@ impl Replay for EagerReplay {
         None
     }
 
-    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.run(program, inputs, skipped, &mut |_| ());
     }
 

@@ -249,7 +249,7 @@ impl Replay for CpuReplay {
         self.executables.weights.streamer()?.failure()
     }
 
-    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         let (forward, pool) = self.forward(program, inputs);
         pool.run(&|worker: Worker<'_>| {
             for (step, tuning) in forward.steps.iter().zip(forward.tunings.iter()) {

@@ -408,11 +408,6 @@ impl Replay for CudaReplay {
         self.failure.as_ref().or(self.executables.failure.get())
     }
 
-    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
-        self.begin(program, inputs, skipped);
-        self.finish();
-    }
-
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
         self.attempt(|replay| replay.launch_whole(program));

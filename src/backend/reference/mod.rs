@@ -308,7 +308,7 @@ impl Replay for ReferenceReplay {
         None
     }
 
-    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.replay_observed(program, inputs, skipped, &mut |_| {});
     }
 

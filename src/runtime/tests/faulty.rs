@@ -138,7 +138,7 @@ impl Replay for FaultyReplay {
         self.inner.failure()
     }
 
-    fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
+    fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.inner.replay(program, inputs, &self.skipped(skipped));
         self.note(program);
     }
