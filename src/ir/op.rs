@@ -266,6 +266,7 @@ impl Op {
     ///
     /// # Errors
     /// [`GraphError::Operands`] when the operands do not fit.
+    #[expect(clippy::too_many_lines, reason = "one exhaustive match over the ops")]
     pub fn infer(&self, graph: &Graph, operands: &[ValueType]) -> Result<ValueType, GraphError> {
         let name = self.name();
         let refuse = |expected: String| GraphError::Operands {

@@ -118,6 +118,7 @@ impl<'a> Launches<'a> {
     }
 
     /// Those of a step. If the next step is a product, this one also writes its result as that product reads it.
+    #[expect(clippy::too_many_lines, reason = "one exhaustive match over the ops")]
     fn of(&mut self, place: usize) -> Result<Vec<Launch>, BackendError> {
         let program = self.program;
         let step = &program.steps[place];

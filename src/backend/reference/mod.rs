@@ -182,6 +182,7 @@ impl ReferenceReplay {
     }
 
     /// Runs a step. One exhaustive match over the ops.
+    #[expect(clippy::too_many_lines, reason = "one exhaustive match over the ops")]
     fn step(&self, program: &Program, step: &Step, inputs: &RowInputs) {
         let read = |i: usize| self.rows(&step.operands[i]);
         let result = step.result.region();
