@@ -61,6 +61,11 @@ fn furnish(folder: &Path) {
     };
     write("README.md", include_str!("../../README.md"));
     write("notes.md", "The Danube rises in the Black Forest. The Rhine flows to the North Sea.");
+    write(
+        "place.json",
+        r#"{"type": "object", "properties": {"country": {"enum": ["Norway", "Sweden"]}}, "required": ["country"]}"#,
+    );
+    write("answer.lark", "start: \"yes\" | \"no\"\n");
     write("texts/a.jsonl", "{\"text\": \"The Loire is the longest river of France.\"}\n");
     // Few, as a bench takes all.
     write(
@@ -129,4 +134,25 @@ fn commands_are_found_with_what_is_quoted_in_them() {
     assert_eq!(commands(document), ["a 'b\nc' d", "e", "f"]);
     let all: Vec<String> = DOCUMENTS.into_iter().flat_map(commands).collect();
     assert!(all.iter().any(|command| command.starts_with("curl") && command.ends_with("3}'")), "{all:?}");
+}
+
+/// What CI sees of the walk: the files that commands read are furnished.
+#[test]
+fn files_that_commands_read_are_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    furnish(folder.path());
+    let mut read = 0;
+    for command in DOCUMENTS.into_iter().flat_map(commands) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        for (option, file) in words.windows(2).map(|two| (two[0], two[1])) {
+            if ["--json-schema", "--grammar", "--prompts", "--text-file"].contains(&option) {
+                read += 1;
+                assert!(
+                    folder.path().join(file).exists(),
+                    "`{command}` reads `{file}`, which nothing furnishes"
+                );
+            }
+        }
+    }
+    assert!(read >= 5, "{read} files were found");
 }
