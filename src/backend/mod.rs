@@ -159,7 +159,7 @@ pub trait Replay: Capabilities + Send + Debug {
 }
 
 impl dyn Replay {
-    /// [`begin`](Self::begin), and its end.
+    /// [`begin`](Replay::begin), and its end.
     pub fn replay(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.begin(program, inputs, skipped);
         self.finish();
