@@ -88,10 +88,11 @@ fn next_prompt(before: &[u32], context: usize, vocabulary: usize, dice: &mut Dic
     prompt
 }
 
-/// Nodes accepted and tokens of prompts kept in all.
-fn run(kind: Kind, wanted: u64) -> (u64, u64) {
+/// Cases that were tried, nodes accepted and tokens of prompts kept in all.
+fn run(kind: Kind, wanted: u64) -> (u64, u64, u64) {
     let (mut accepted, mut reused) = (0, 0);
-    for case in 0..cases(Class::native(crate::tiny_model::best_tier()), wanted) {
+    let tried = cases(Class::native(crate::tiny_model::best_tier()), wanted);
+    for case in 0..tried {
         let mut dice = Dice::new(7_000 + case);
         let model = dice.pick(models());
         let class = model.any_class(&mut dice);
@@ -137,12 +138,12 @@ fn run(kind: Kind, wanted: u64) -> (u64, u64) {
             expected = fresh(&prompt, &terms, sampling);
         }
     }
-    (accepted, reused)
+    (tried, accepted, reused)
 }
 
 #[track_caller]
 fn check(kind: Kind, cases: u64) {
-    let (accepted, reused) = run(kind, cases);
+    let (cases, accepted, reused) = run(kind, cases);
     assert!(is_cuda() || accepted > 30, "{accepted} nodes accepted: too few to show anything");
     let many = kind == Kind::Adversary || reused > 10 * cases;
     assert!(is_cuda() || many, "{reused} tokens kept: too few to show anything");
