@@ -151,6 +151,27 @@ pub(super) fn drafters_of(
     Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
+/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's.
+pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(DrafterName, DrafterKind)> {
+    drafters.iter().filter(|(_, kind)| kind.runs_a_model() && twin(kind, drafters).is_none()).collect()
+}
+
+/// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.
+pub(super) fn twin<'d>(
+    kind: &DrafterKind,
+    drafters: &'d [(DrafterName, DrafterKind)],
+) -> Option<&'d DrafterName> {
+    let fixed = kind.starts_as()?;
+    drafters.iter().find(|(_, other)| *other == fixed).map(|(name, _)| name)
+}
+
+/// Layer skip that leaves out one sub-layer, for tests.
+#[cfg(test)]
+pub(super) fn that_skips(name: &str, skipped: u32) -> (DrafterName, DrafterKind) {
+    let settings = crate::plan::LayerSkipSettings { skipped: vec![skipped], head_tokens: None };
+    (DrafterName::new(name).expect("a name"), settings.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,8 @@ use crate::{
 
 use super::{
     autoplan::Progress,
-    record::{ProfileOptions, TRACE_WIDTH, twin},
+    drafters::twin,
+    record::{ProfileOptions, TRACE_WIDTH},
     subject::{Abilities, StepSubject},
 };
 
@@ -176,14 +177,10 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::LayerSkipSettings;
+    use crate::measure::drafters::that_skips as drafter;
 
     #[test]
     fn drafters_that_run_a_model_come_last_and_each_by_itself() {
-        let drafter = |name: &str, skipped: u32| {
-            let kind: DrafterKind = LayerSkipSettings { skipped: vec![skipped], head_tokens: None }.into();
-            (DrafterName::new(name).unwrap(), kind)
-        };
         let drafters = [drafter("b", 1), drafter("a", 2)];
         let cell = |stage: Stage, width, context| Cell { stage, width, context };
         let draft = |i: usize, width| cell(Stage::Draft(drafters[i].0.clone()), width, 100);

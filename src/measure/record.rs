@@ -22,7 +22,7 @@ use super::{
     autoplan::Progress,
     calibration::{CalibrationPrompt, interleaved},
     depth::train_predictor,
-    drafters::{Substitutes, drafters_of},
+    drafters::{Substitutes, drafters_of, recorded_models},
     latencies::latencies,
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
@@ -325,20 +325,6 @@ impl RecordingTime {
     }
 }
 
-/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's.
-pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(DrafterName, DrafterKind)> {
-    drafters.iter().filter(|(_, kind)| kind.runs_a_model() && twin(kind, drafters).is_none()).collect()
-}
-
-/// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.
-pub(super) fn twin<'d>(
-    kind: &DrafterKind,
-    drafters: &'d [(DrafterName, DrafterKind)],
-) -> Option<&'d DrafterName> {
-    let fixed = kind.starts_as()?;
-    drafters.iter().find(|(_, other)| *other == fixed).map(|(name, _)| name)
-}
-
 /// What was recorded, and trained on that.
 struct Acceptance {
     traces: Vec<Trace>,
@@ -379,14 +365,10 @@ fn acceptance(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::LayerSkipSettings;
+    use crate::measure::drafters::that_skips as drafter;
 
     #[test]
     fn time_and_steps_are_shared_among_what_is_recorded() {
-        let drafter = |name: &str, skipped: u32| {
-            let kind: DrafterKind = LayerSkipSettings { skipped: vec![skipped], head_tokens: None }.into();
-            (DrafterName::new(name).unwrap(), kind)
-        };
         let minute = Duration::from_secs(60);
         let of = |drafters: &[_]| {
             let time = RecordingTime::share(minute, drafters, 50_000, &[8192, 16_384]);

@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    record::recorded_models,
+    drafters::recorded_models,
     redraft::redraft,
     trace::{TraceOptions, record_requests},
 };
