@@ -367,7 +367,7 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
         "every step has predictions"
     );
     assert_eq!(predictor.report.steps as usize, trace.steps().count());
-    let fix = Fix::parse("drafter=layer_skip,Wd=2,Wv=8,predictor=on").expect("a fix");
+    let fix = Fix::parse("drafter=layer_skip,Dd=4,Wd=2,Wv=8,predictor=on").expect("a fix");
     let plan = plan_from_profile(profile, &fix, NOW).expect("a plan");
     let planned = plan.chosen();
     let DepthChoice::Predicted(planned_depths) = &planned.depth_choice else { panic!("a fixed depth") };
@@ -380,12 +380,16 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
         top_k: planned.top_k as usize,
         draft_temperature: planned.draft_temperature,
     };
-    // As planned, and at costs that make every depth worth choosing somewhere.
-    let mut even = planned_depths.clone();
-    even.reach.iter_mut().for_each(|reach| *reach = 1.0);
-    for (cost, i) in even.costs.iter_mut().zip(0u32..) {
-        (cost.step_us, cost.saved_us) = (100.0 + 20.0 * f64::from(i), 0.0);
-    }
+    // As planned, where growths cost nothing, so that the deepest pays, where none does, and between the two.
+    let at_costs = |growth_us: f64| {
+        let mut depths = planned_depths.clone();
+        depths.reach.iter_mut().for_each(|reach| *reach = 1.0);
+        for (cost, i) in depths.costs.iter_mut().zip(0u32..) {
+            (cost.step_us, cost.saved_us) = (100.0 + growth_us * f64::from(i), 0.0);
+        }
+        depths
+    };
+    let choices = [planned_depths.clone(), at_costs(0.0), at_costs(20.0), at_costs(1000.0)];
     let options = SessionOptions {
         context: loaded.set().model_context(),
         tree_nodes: 1,
@@ -394,7 +398,7 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     };
     let mut fresh = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
     let mut chosen = BTreeMap::new();
-    for depths in [planned_depths, &even] {
+    for depths in &choices {
         let decoder = decoder(description("layer_skip"), shape);
         let mut decoder = decoder.with_depths(depths.clone(), network.clone()).expect("a fitting network");
         for request in &profile.token_traces {
@@ -418,5 +422,6 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
             }
         }
     }
-    assert!(chosen.len() > 1, "one depth alone was chosen: {chosen:?}");
+    let least = planned_depths.costs[0].depth;
+    assert!(least < 4 && chosen.contains_key(&least) && chosen.contains_key(&4), "{chosen:?}");
 }
