@@ -30,12 +30,12 @@ OFF = {"schedule": "plain", "predictor": "off"}
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    measuring.add_options(parser, prompts=8, tokens=48, repetitions=3)
+    measuring.add_options(parser, prompts=39, tokens=96, repetitions=1)
     add = parser.add_argument
     add("--configurations", type=int, default=48, help="shapes to measure [%(default)s]")
     add("--group", type=int, default=12, help="shapes that take turns in one process [%(default)s]")
     add("--best", type=int, default=5, help="fastest shapes that are measured again beside the plan [%(default)s]")
-    add("--paired", type=int, default=10, help="repetitions of that [%(default)s]")
+    add("--paired", type=int, default=3, help="repetitions of that [%(default)s]")
     add("--seed", type=int, default=1, help="of how groups are dealt [%(default)s]")
     given = parser.parse_args()
     measuring.check_options(parser, given)

@@ -11,6 +11,7 @@ greatest in brackets.
 import collections
 import math
 import pathlib
+import random
 import statistics
 import sys
 
@@ -19,7 +20,9 @@ import raw_lines
 from raw_lines import spread, table
 
 # What a plan is judged by: the plan's time by that of the fastest shape, and predicted by measured speed-up.
-WITHIN_BEST, WITHIN_PREDICTED = 0.05, 0.10
+WITHIN_BEST, WITHIN_PREDICTED = 0.03, 0.10
+# Halves that prompts are split into, and samples that are drawn of them.
+SPLITS, SAMPLES = 300, 500
 # The median of how far a normal number of standard deviation 1 is from its mean.
 NORMAL_MEDIAN = 0.6745
 
@@ -148,6 +151,41 @@ def unguarded(rows, phase):
     return measured
 
 
+def beside_the_fastest(rows, kind):
+    """The plan's time by that of the fastest shape, both with the guard (`plan`) or both without (`unguarded`): a sentence. The fastest of many
+    is so by the luck of its prompts, too; so it is also chosen on one half of the prompts and judged on the other."""
+    times = collections.defaultdict(lambda: collections.defaultdict(float))
+    for run in rows["run"]:
+        if run["phase"] == "paired" and run["arm"] == kind:
+            times[run["name"]][run["prompt"]] += sums([run])[0]
+    plan = times.pop("plan", {})
+    prompts = sorted(prompt for prompt in plan if all(prompt in its for its in times.values()))
+    if not times or len(prompts) < 4:
+        return ""
+
+    def total(its, asked):
+        return sum(its[prompt] for prompt in asked)
+
+    def best(asked):
+        return min(times.values(), key=lambda its: total(its, asked))
+
+    dice = random.Random(1)
+    apart, drawn = [], []
+    for _ in range(SPLITS):
+        dice.shuffle(prompts)
+        halves = prompts[: len(prompts) // 2], prompts[len(prompts) // 2 :]
+        apart += [total(plan, judged) / total(best(chosen), judged) for chosen, judged in (halves, halves[::-1])]
+    for _ in range(SAMPLES):
+        sample = dice.choices(prompts, k=len(prompts))
+        drawn.append(total(plan, sample) / total(best(prompts), sample))
+    cut = sorted(drawn)[len(drawn) // 40 : -(len(drawn) // 40)]
+    return (
+        f"{'With' if kind == 'plan' else 'Without'} the guard the plan takes {total(plan, prompts) / total(best(prompts), prompts):.3f} times as long "
+        f"as the fastest on these {len(prompts)} prompts ({cut[0]:.3f} to {cut[-1]:.3f} in 95% of samples of them), "
+        f"{statistics.mean(apart):.3f} times as long as the fastest on one half of them, judged on the other.\n"
+    )
+
+
 def exhaustive(rows):
     configurations = {row.pop("name"): row for row in rows["configuration"]}
     every = unguarded(rows, "all")
@@ -178,6 +216,7 @@ def exhaustive(rows):
         f"The plan takes {excess:.1%} more time per token than the fastest of these, by the medians of pairs: "
         f"{'within' if excess <= WITHIN_BEST else 'beyond'} {WITHIN_BEST:.0%}.\n"
     )
+    text += [beside_the_fastest(rows, kind) for kind in ["plan", "unguarded"]]
     return "\n".join(text)
 
 
