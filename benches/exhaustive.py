@@ -35,7 +35,7 @@ def options():
     add("--configurations", type=int, default=48, help="shapes to measure [%(default)s]")
     add("--group", type=int, default=12, help="shapes that take turns in one process [%(default)s]")
     add("--best", type=int, default=5, help="fastest shapes that are measured again beside the plan [%(default)s]")
-    add("--paired", type=int, default=3, help="repetitions of that [%(default)s]")
+    add("--paired", type=int, default=5, help="repetitions of that [%(default)s]")
     add("--seed", type=int, default=1, help="of how groups are dealt [%(default)s]")
     given = parser.parse_args()
     measuring.check_options(parser, given)
