@@ -8,7 +8,6 @@ use yggc::engine::Json;
 use super::{
     answers::Refused,
     requests::{self, Asked, Defaults, parse},
-    structured::json_text,
 };
 
 /// Fields of the chat, by what this endpoint has for them.
@@ -153,7 +152,7 @@ pub(super) fn asked(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refus
     chat.extend(
         fields.into_iter().filter(|(name, value)| !read_here.contains(&&**name) && *value != Json::Null),
     );
-    let chat = json_text(&Json::Object(chat));
+    let chat = Json::Object(chat).to_string();
     Ok(Asked { response: Some(head(body)?), ..requests::chat(chat.as_bytes(), defaults)? })
 }
 
@@ -321,7 +320,7 @@ fn tool(tool: Json) -> Result<Json, Refused> {
         Some((_, Json::String(kind))) if kind == "function" => {
             Ok(object([("type", string("function")), ("function", Json::Object(function))]))
         }
-        Some((_, found)) => refused(&json_text(found)),
+        Some((_, found)) => refused(&found.to_string()),
         None => refused("one without a type"),
     }
 }

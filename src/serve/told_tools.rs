@@ -3,7 +3,7 @@
 
 use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
 
-use super::{answers::Refused, structured::json_text};
+use super::answers::Refused;
 
 /// How Mistral's templates refuse the ids of others.
 const WANTS_SHORT_IDS: &str = "id|length != 9";
@@ -107,16 +107,12 @@ fn call(call: &Json) -> String {
     };
     let function = member(call, "function").unwrap_or(Json::Null);
     let [name, arguments] = ["name", "arguments"].map(|name| member(&function, name).unwrap_or(Json::Null));
-    format!(
-        "<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
-        json_text(&name),
-        json_text(&arguments)
-    )
+    format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
 
 /// Tells of the tools in the system's message, or where there is none in the user's first: not every template has a system.
 fn tell(tools: &[Json], messages: &mut Vec<Message>) {
-    let list: Vec<String> = tools.iter().map(json_text).collect();
+    let list: Vec<String> = tools.iter().map(Json::to_string).collect();
     let told = format!(
         "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as JSON:\n\
          <tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{}}}}\n</tool_call>",
@@ -202,7 +198,7 @@ mod tests {
         let Json::String(id) = &result.fields[0].1 else { panic!("{result:?}") };
         assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
         let expected = format!(r#"[{{"id":"{id}","x":"call_12_0"}},{{"id":"abcDEF123"}}]"#);
-        assert_eq!(json_text(&call.fields[0].1), expected);
+        assert_eq!(call.fields[0].1.to_string(), expected);
         assert_ne!(short_id("call_12_0"), short_id("call_12_1"));
     }
 

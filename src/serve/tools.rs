@@ -1,13 +1,13 @@
 //! `tools` and `tool_choice`: which calls a client lets the model make, and how the model's family writes them.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use yggc::{
     engine::{Constraint, Json, Loaded, Message, Role},
     text::Tokenizer,
 };
 
-use super::{answers::Refused, structured::json_text, told_tools};
+use super::{answers::Refused, told_tools};
 
 /// Most tools of a request.
 const MOST_TOOLS: usize = 128;
@@ -146,7 +146,7 @@ impl ToolsBody {
 fn callable(tool: &Json) -> Result<(String, Option<Json>), Refused> {
     let refused = |what: String| Refused::field("tools", what);
     let ToolBody { r#type, function: FunctionBody { name, parameters } } =
-        serde_json::from_str(&json_text(tool))
+        serde_json::from_str(&tool.to_string())
             .map_err(|fault| refused(format!("expected functions with a name, found one with {fault}")))?;
     if r#type != "function" {
         return Err(refused(format!("expected tools of type function, found {type:?}")));
@@ -219,26 +219,15 @@ impl Tools {
             return None;
         }
         let key = format.arguments();
-        let place = if format == CallFormat::Mistral { "#/items/anyOf" } else { "#/anyOf" };
-        let calls: Vec<Value> = callable
+        let calls: Vec<String> = callable
             .iter()
-            .enumerate()
-            .map(|(number, (name, parameters))| {
-                let mut parameters = match parameters {
-                    Some(schema) => serde_json::to_value(schema).expect("JSON is a value"),
-                    None => json!({"type": "object"}),
-                };
-                move_references(&mut parameters, &format!("{place}/{number}/properties/{key}"));
-                json!({"type": "object", "properties": {"name": {"const": name}, key: parameters},
-                       "required": ["name", key], "additionalProperties": false})
+            .map(|(name, parameters)| {
+                // Each schema is a document of its own: its references stay as they are.
+                let head = json!(format!("{{\"name\": \"{name}\", \"{key}\": "));
+                format!("{head} %json {} \"}}\"", of_objects(parameters.as_ref()))
             })
             .collect();
-        let call = json!({"anyOf": calls});
-        let layout = json!({"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": false});
-        let laid_out = |mut schema: Value| {
-            schema["x-guidance"] = layout.clone();
-            schema
-        };
+        let call = calls.join("\n    | ");
         let mark = |mark: &str| {
             let ids = tokenizer.encode(mark, yggc::text::Special::Parse);
             match ids[..] {
@@ -248,41 +237,32 @@ impl Tools {
         };
         let (begin, end) = format.marks();
         let begin = begin.map(mark).unwrap_or_default();
-        Some(Constraint::Lark(match (format, must) {
-            (CallFormat::Llama3, _) => format!("start: %json {}\n", laid_out(call)),
-            (CallFormat::Mistral, _) => {
-                let mut list = json!({"type": "array", "items": call, "minItems": 1});
-                if *must == Must::One {
-                    list["maxItems"] = json!(1);
-                }
-                format!("start: {begin} %json {}\n", laid_out(list))
+        let several = |separator: &str| match must {
+            Must::Some => format!("call ({separator} call)*"),
+            Must::No | Must::One => "call".to_owned(),
+        };
+        Some(Constraint::Lark(match format {
+            CallFormat::Llama3 => format!("start: {call}\n"),
+            CallFormat::Mistral => {
+                format!("start: {begin} \"[\" {} \"]\"\ncall: {call}\n", several("\", \""))
             }
-            (CallFormat::Hermes, _) => {
-                let further = if *must == Must::Some { " (\"\\n\" call)*" } else { "" };
-                let (call, end) = (laid_out(call), mark(end));
-                format!("start: call{further}\ncall: {begin} \"\\n\" %json {call} \"\\n\" {end}\n")
+            CallFormat::Hermes => {
+                let (all, end) = (several("\"\\n\""), mark(end));
+                format!("start: {all}\ncall: {begin} \"\\n\" one \"\\n\" {end}\none: {call}\n")
             }
         }))
     }
 }
 
-/// References of a schema within itself, when it stands at `place` of another.
-fn move_references(schema: &mut Value, place: &str) {
-    match schema {
-        Value::Object(entries) => {
-            for (name, value) in entries {
-                match (name.as_str(), value) {
-                    ("$ref", Value::String(target)) if target.starts_with('#') => {
-                        target.replace_range(..1, place)
-                    }
-                    // Values, no schemas.
-                    ("const" | "enum" | "default" | "examples", _) => {}
-                    (_, value) => move_references(value, place),
-                }
-            }
+/// The schema of a call's arguments, which are an object whether it says so or not.
+fn of_objects(parameters: Option<&Json>) -> String {
+    let object = || ("type".to_owned(), Json::String("object".to_owned()));
+    match parameters {
+        None | Some(Json::Null) => Json::Object(vec![object()]).to_string(),
+        Some(Json::Object(entries)) if entries.iter().all(|(keyword, _)| keyword != "type") => {
+            Json::Object([object()].into_iter().chain(entries.iter().cloned()).collect()).to_string()
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| move_references(value, place)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Some(schema) => schema.to_string(),
     }
 }
 

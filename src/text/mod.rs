@@ -47,7 +47,7 @@ pub use chat::{Conversation, GenerationPrompt, Message, Role, Variables};
 pub use chat_template::ChatTemplate;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
-pub use json::Json;
+pub use json::{Json, JsonNumber};
 pub use stop_strings::{Heard, StopStrings};
 pub use tokenizer::{Special, TokenDifference, Tokenizer};
 pub use tokenizer_config::TokenizerConfig;

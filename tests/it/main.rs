@@ -90,6 +90,7 @@ mod requests;
 mod retrieval;
 mod row_invariance;
 mod schedules;
+mod schema_suite;
 #[cfg(feature = "serve")]
 mod serve;
 mod skip_search;

@@ -63,7 +63,7 @@ fn items_become_messages_and_calls_belong_to_the_assistants_before_them() {
     assert_eq!([2, 5].map(calls), [2, 1]);
     let texts: Vec<_> = conversation.messages.iter().map(|message| message.content.as_str()).collect();
     assert_eq!(texts, ["D", "ab", "I look.", "one", "ab", "", "three"]);
-    let tool = json_text(&conversation.tools[0]);
+    let tool = conversation.tools[0].to_string();
     let nested = r#"{"type":"function","function":{"name":"f","description":"d","strict":true,"parameters":{"type":"object"}}}"#;
     assert_eq!(tool, nested, "in order");
     assert!(asked.tools.is_some());

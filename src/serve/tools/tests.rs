@@ -105,16 +105,6 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
 }
 
 #[test]
-fn references_move_with_their_schema_and_values_stay() {
-    let mut schema = json!({"$ref": "#", "properties": {"$ref": {"$ref": "#/$defs/a"}, "b": {"$ref": "https://a.example#/b"}},
-        "anyOf": [{"$ref": "#/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
-    move_references(&mut schema, "#/anyOf/1");
-    let moved = json!({"$ref": "#/anyOf/1", "properties": {"$ref": {"$ref": "#/anyOf/1/$defs/a"}, "b": {"$ref": "https://a.example#/b"}},
-        "anyOf": [{"$ref": "#/anyOf/1/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
-    assert_eq!(schema, moved);
-}
-
-#[test]
 fn calls_of_a_conversation_are_objects_for_the_template() {
     let call: CallBody = serde_json::from_value(
         json!({"id": "c1", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": 2}"}}),
@@ -122,7 +112,7 @@ fn calls_of_a_conversation_are_objects_for_the_template() {
     .unwrap();
     let message = with_calls(Message::new(Role::Assistant, ""), vec![call], None).unwrap();
     assert_eq!(
-        json_text(&message.fields[0].1),
+        message.fields[0].1.to_string(),
         r#"[{"id":"c1","type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}]"#
     );
     let result = with_calls(Message::new(Role::Tool, "3"), vec![], Some("c1".to_owned())).unwrap();

@@ -1,0 +1,198 @@
+//! JSON-Schema-Test-Suite, draft 2020-12: what is accepted is kept, by a validator of another maker.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use serde_json::Value;
+
+use yggc::{
+    grammar::{Constraint, GrammarError, GrammarTokens, Matcher},
+    text::{Json, TokenKind, Tokenizer, Vocabulary},
+};
+
+use crate::tiny_model::everything;
+
+/// The suite, a case a line; what needs other documents is left out.
+const SUITE: &str = include_str!("../data/schemas/suite.jsonl");
+/// Bytes of an answer from which on it is led to its end.
+const SOON: usize = 60;
+/// Bytes of an answer that is given up.
+const LONGEST: usize = 600;
+
+/// A token for each byte, and one that ends an answer.
+pub(crate) struct Bytes {
+    pub(crate) grammar: GrammarTokens,
+    /// Token of a byte.
+    ids: Vec<u32>,
+    end: u32,
+}
+
+impl Bytes {
+    pub(crate) fn new() -> Self {
+        let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+        let mut unprintable = 0;
+        let mut tokens: Vec<String> = (0..=255_u8)
+            .map(|byte| {
+                let code = if printable(byte) {
+                    u32::from(byte)
+                } else {
+                    unprintable += 1;
+                    255 + unprintable
+                };
+                char::from_u32(code).expect("a letter").to_string()
+            })
+            .collect();
+        tokens.push("<|end|>".to_owned());
+        let mut kinds = vec![TokenKind::Normal; 256];
+        kinds.push(TokenKind::Control);
+        let vocabulary = Vocabulary {
+            model: "gpt2".into(),
+            pre_tokenizer: "smollm".into(),
+            tokens,
+            kinds,
+            ..Vocabulary::default()
+        };
+        let tokenizer = Arc::new(Tokenizer::from_vocabulary(vocabulary).expect("it is a vocabulary"));
+        let mut ids = vec![0; 256];
+        for id in 0..256 {
+            let [byte] = tokenizer.token_bytes(id).expect("a token")[..] else { panic!("a byte each") };
+            ids[usize::from(byte)] = id;
+        }
+        let grammar = GrammarTokens::new(tokenizer, 257, &[256]).expect("it has text");
+        Self { grammar, ids, end: 256 }
+    }
+
+    /// The matcher of a schema.
+    pub(crate) fn matcher(&self, schema: &str) -> Result<Matcher, GrammarError> {
+        self.grammar.matcher(&Constraint::JsonSchema(schema.to_owned()))
+    }
+
+    /// Whether a text is an answer.
+    pub(crate) fn accepts(&self, start: &Matcher, text: &str) -> bool {
+        let mut matcher = start.clone();
+        for byte in text.bytes() {
+            let id = self.ids[usize::from(byte)];
+            if matcher.is_complete() || !matcher.mask().expect("no limit is met").allows(id) {
+                return false;
+            }
+            matcher.accept(id).expect("it is allowed");
+        }
+        matcher.may_end().expect("no limit is met")
+    }
+
+    /// An answer of allowed bytes, of which those of `favourites` come more often; `None` if it becomes too long.
+    pub(crate) fn answer(&self, start: &Matcher, favourites: &[u8], seed: u64) -> Option<String> {
+        let mut matcher = start.clone();
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = move |below: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) as usize % below
+        };
+        let mut text = Vec::new();
+        while !matcher.is_complete() {
+            if text.len() > LONGEST {
+                return None;
+            }
+            let mask = matcher.mask().unwrap_or_else(|stuck| panic!("{stuck} {:?}", String::from_utf8_lossy(&text))).clone();
+            let allows = |byte: u8| mask.allows(self.ids[usize::from(byte)]);
+            if mask.allows(self.end) && (text.len() > SOON || draw(4) == 0) {
+                break;
+            }
+            let closing = b"\"]}".iter().copied().find(|byte| allows(*byte));
+            let allowed: Vec<u8> = (0..=255).filter(|byte| allows(*byte)).collect();
+            let liked: Vec<u8> = favourites.iter().copied().filter(|byte| allows(*byte)).collect();
+            let next = match closing {
+                Some(byte) if text.len() > SOON => Some(byte),
+                _ if !liked.is_empty() && draw(3) > 0 => Some(liked[draw(liked.len())]),
+                _ if !allowed.is_empty() => Some(allowed[draw(allowed.len())]),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            matcher.accept(self.ids[usize::from(next)]).expect("it is allowed");
+            text.push(next);
+        }
+        assert!(matcher.may_end().expect("no limit is met"), "{:?}", String::from_utf8_lossy(&text));
+        Some(String::from_utf8(text).expect("answers are text"))
+    }
+}
+
+/// A value as answers are laid out.
+pub(crate) fn laid_out(value: &Json) -> String {
+    let list = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Json::Array(values) => format!("[{}]", list(values.iter().map(laid_out).collect())),
+        Json::Object(entries) => {
+            let entry = |(key, value): &(String, Json)| format!("{}: {}", Json::String(key.clone()), laid_out(value));
+            format!("{{{}}}", list(entries.iter().map(entry).collect()))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    file: String,
+    case: String,
+    schema: Json,
+    valid: Vec<Json>,
+    invalid: Vec<Json>,
+}
+
+#[test]
+fn answers_by_schemas_of_the_suite_validate_and_invalid_values_are_no_answers() {
+    let bytes = Bytes::new();
+    let seeds = if everything() { 200 } else { 4 };
+    let mut faults = String::new();
+    let mut by_file: BTreeMap<String, [usize; 6]> = BTreeMap::new();
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    let mut answered = 0;
+    for line in SUITE.lines() {
+        let Case { file, case, schema, valid, invalid } = serde_json::from_str(line).expect("a case");
+        let counts = by_file.entry(file.clone()).or_default();
+        counts[0] += 1;
+        let text = schema.to_string();
+        let start = match bytes.matcher(&text) {
+            Ok(start) => start,
+            Err(refused) => {
+                assert!(matches!(refused, GrammarError::Refused { .. }), "{file}: {case}: {refused}");
+                *refusals.entry(refused.to_string().chars().take(110).collect()).or_default() += 1;
+                counts[1] += 1;
+                continue;
+            }
+        };
+        let value: Value = serde_json::from_str(&text).expect("it is JSON");
+        let validator = jsonschema::options().should_validate_formats(true).build(&value).expect("a schema");
+        for seed in 0..seeds {
+            let Some(answer) = bytes.answer(&start, text.as_bytes(), seed + 1) else {
+                counts[5] += 1;
+                continue;
+            };
+            answered += 1;
+            let value: Value = serde_json::from_str(&answer).expect("answers are JSON");
+            if let Some(fault) = validator.iter_errors(&value).next() {
+                writeln!(faults, "{file}: {case}: {text}\n  answers {answer}: {fault}").expect("a text");
+            }
+        }
+        for value in &valid {
+            counts[2] += 1;
+            counts[3] += usize::from(bytes.accepts(&start, &laid_out(value)));
+        }
+        for value in &invalid {
+            counts[4] += 1;
+            let value = laid_out(value);
+            // Formats bind here; without a validator of formats they are remarks.
+            if bytes.accepts(&start, &value) {
+                writeln!(faults, "{file}: {case}: {text}\n  accepts {value}").expect("a text");
+            }
+        }
+    }
+    if everything() || !faults.is_empty() {
+        for (file, [cases, refused, valid, accepted, invalid, endless]) in &by_file {
+            println!("{file}: {cases} schemas, {refused} refused; {accepted} of {valid} valid values are answers, {invalid} invalid ones; {endless} endless");
+        }
+        refusals.iter().for_each(|(refusal, count)| println!("{count} {refusal}"));
+    }
+    assert!(faults.is_empty(), "\n{faults}");
+    assert!(answered > 500, "{answered}");
+}
