@@ -1,7 +1,7 @@
 //! What an answer must be.
 
-use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use super::{GrammarError, schema};
+use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 
 /// Most bytes of a constraint.
 const MOST_BYTES: usize = 1 << 20;

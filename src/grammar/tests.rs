@@ -46,7 +46,7 @@ fn allowed(tokenizer: &Tokenizer, matcher: &mut Matcher) -> Vec<String> {
     texts
 }
 
-fn accept(tokenizer: &Tokenizer, matcher: &mut Matcher, text: &str) {
+pub(crate) fn accept(tokenizer: &Tokenizer, matcher: &mut Matcher, text: &str) {
     for id in tokenizer.encode_continuation(text) {
         assert!(matcher.mask().unwrap().allows(id), "{text}: {}", tokenizer.spelling(id));
         matcher.accept(id).unwrap();

@@ -151,7 +151,11 @@ impl Multiples {
         while rest != 0 {
             (divisor, rest) = (rest, divisor % rest);
         }
-        Some(Self { step: (a / divisor).checked_mul(b)?, places })
+        let mut both = Self { step: (a / divisor).checked_mul(b)?, places };
+        while both.places > 0 && both.step % 10 == 0 {
+            both = Self { step: both.step / 10, places: both.places - 1 };
+        }
+        Some(both)
     }
 
     /// Whether a number is one, if it is not too long to tell.
@@ -170,6 +174,11 @@ impl Multiples {
         let first = from.checked_add((-from).rem_euclid(step))?;
         let first = if first == from && !low.1 { first.checked_add(step)? } else { first };
         Some(first < to || (first == to && high.1))
+    }
+
+    /// The step in its last digit's units.
+    pub(super) fn step(&self) -> i128 {
+        self.step
     }
 
     /// The step as JSON.

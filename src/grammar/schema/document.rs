@@ -89,7 +89,8 @@ impl<'a> Document<'a> {
                 format!("$ref {reference:?}: expected one within the schema, such as \"#/$defs/NAME\"; nothing is fetched")
             })?,
         };
-        let fragment = decoded(fragment).ok_or_else(|| format!("$ref {reference:?}: expected %XX of a text"))?;
+        let fragment =
+            decoded(fragment).ok_or_else(|| format!("$ref {reference:?}: expected %XX of a text"))?;
         let missing = |what: &str| format!("$ref {reference:?}: the schema has no {what:?}");
         if !fragment.is_empty() && !fragment.starts_with('/') {
             return self.anchor(&fragment).ok_or_else(|| missing(&fragment));
@@ -126,9 +127,11 @@ impl<'a> Document<'a> {
                         // Values and what has an address of its own are no schemas of this document.
                         let is_schema = |key: &str| !matches!(key, "const" | "enum" | "default" | "examples");
                         open.extend(
-                            entries.iter().filter(|(key, _)| is_schema(key)).map(|(_, value)| value).filter(
-                                |value| !matches!(entry(value, "$id"), Some(Json::String(_))),
-                            ),
+                            entries
+                                .iter()
+                                .filter(|(key, _)| is_schema(key))
+                                .map(|(_, value)| value)
+                                .filter(|value| !matches!(entry(value, "$id"), Some(Json::String(_)))),
                         );
                     }
                     Json::Array(values) => open.extend(values),

@@ -8,8 +8,7 @@ pub(super) fn expression(name: &str) -> Option<String> {
         "(?:[0-9]{{4}}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|{leap})"
     );
     // Leap seconds depend on the zone: none is written.
-    let time =
-        "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
+    let time = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
     let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     let ipv4 = format!("{byte}(?:\\.{byte}){{3}}");
     let label = "[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,30}";
@@ -19,8 +18,10 @@ pub(super) fn expression(name: &str) -> Option<String> {
         "time" => time.to_owned(),
         "date-time" => format!("{date}T{time}"),
         "duration" => {
-            let hours = "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
-            let days = "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}D)";
+            let hours =
+                "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
+            let days =
+                "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}D)";
             format!("P(?:{days}(?:{hours})?|{hours}|[0-9]{{1,9}}W)")
         }
         "email" => {
@@ -34,7 +35,11 @@ pub(super) fn expression(name: &str) -> Option<String> {
             let mut forms = vec![format!("{group}(?::{group}){{7}}")];
             // Groups before and behind the gap.
             forms.extend((0..=6).map(|before| {
-                let head = if before == 0 { String::new() } else { format!("{group}(?::{group}){{{}}}", before - 1) };
+                let head = if before == 0 {
+                    String::new()
+                } else {
+                    format!("{group}(?::{group}){{{}}}", before - 1)
+                };
                 format!("{head}::(?:{group}(?::{group}){{0,{}}})?", 6 - before)
             }));
             forms.join("|")
@@ -44,8 +49,11 @@ pub(super) fn expression(name: &str) -> Option<String> {
             let character = "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})";
             let path = format!("(?:/(?:{character}|:)*)*");
             let authority = format!("//(?:[A-Za-z0-9._~-]+@)?{host}(?::[0-9]{{1,4}})?{path}");
-            let other = format!("(?:/(?:{character}(?:{character}|:)*{path})?|{character}(?:{character}|:)*{path})");
-            format!("[A-Za-z][A-Za-z0-9+.-]*:(?:{authority}|{other})(?:\\?(?:{character}|[:/?])*)?(?:#(?:{character}|[:/?])*)?")
+            let other =
+                format!("(?:/(?:{character}(?:{character}|:)*{path})?|{character}(?:{character}|:)*{path})");
+            format!(
+                "[A-Za-z][A-Za-z0-9+.-]*:(?:{authority}|{other})(?:\\?(?:{character}|[:/?])*)?(?:#(?:{character}|[:/?])*)?"
+            )
         }
         _ => return None,
     })

@@ -210,7 +210,12 @@ impl Writer<'_> {
 }
 
 /// Further properties behind `written` ones; `None` if too few names could be told apart.
-fn further(pair: Option<&str>, written: u64, least: u64, most: Option<u64>) -> Result<Option<String>, String> {
+fn further(
+    pair: Option<&str>,
+    written: u64,
+    least: u64,
+    most: Option<u64>,
+) -> Result<Option<String>, String> {
     let missing = least.saturating_sub(written);
     let room = most.map(|most| most.saturating_sub(written));
     match (pair, missing) {

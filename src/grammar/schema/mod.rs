@@ -41,7 +41,8 @@ const ONE_LINE: &str =
 /// [`GrammarError::Refused`] for what is no schema, or cannot be kept.
 pub(super) fn to_lark(text: &str) -> Result<String, GrammarError> {
     let refused = |fault: String| GrammarError::Refused { what: WHAT, fault };
-    let schema: Json = serde_json::from_str(text).map_err(|fault| refused(format!("expected JSON, found {fault}")))?;
+    let schema: Json =
+        serde_json::from_str(text).map_err(|fault| refused(format!("expected JSON, found {fault}")))?;
     match &schema {
         Json::Object(_) if entry(&schema, LAYOUT).is_some() => {
             return Err(refused(format!("`{LAYOUT}` is set here alone")));
@@ -74,9 +75,17 @@ pub(super) fn in_lark(grammar: &str) -> Result<String, GrammarError> {
         let end = match values.next() {
             Some(Ok(_)) => values.byte_offset(),
             Some(Err(fault)) => {
-                return Err(GrammarError::Refused { what: WHAT, fault: format!("expected JSON behind %json, found {fault}") });
+                return Err(GrammarError::Refused {
+                    what: WHAT,
+                    fault: format!("expected JSON behind %json, found {fault}"),
+                });
             }
-            None => return Err(GrammarError::Refused { what: WHAT, fault: "expected JSON behind %json, found none".to_owned() }),
+            None => {
+                return Err(GrammarError::Refused {
+                    what: WHAT,
+                    fault: "expected JSON behind %json, found none".to_owned(),
+                });
+            }
         };
         out.push_str(before);
         out.push_str(&format!("%lark {{\n{}}}", to_lark(&schema[..end])?));
@@ -94,7 +103,9 @@ fn json_keyword(grammar: &str) -> Option<usize> {
         let rest = &bytes[place..];
         match bytes[place] {
             b'#' => place += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
-            b'/' if rest.starts_with(b"//") => place += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
+            b'/' if rest.starts_with(b"//") => {
+                place += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())
+            }
             mark @ (b'"' | b'/') => {
                 place += 1;
                 while place < bytes.len() && bytes[place] != mark && bytes[place] != b'\n' {

@@ -5,6 +5,12 @@ use super::decimal::{Decimal, Multiples};
 /// Most digits of a bound: the expression of a bound grows with their square.
 pub(super) const MOST_BOUND_DIGITS: usize = 64;
 
+/// Largest step of `multipleOf`: its expression has a state for each remainder.
+const MOST_STEP: i128 = 10_000;
+
+/// Decimal digits that every float of 64 bits keeps.
+const FLOAT_DIGITS: usize = 15;
+
 /// A bound; `included` if the number itself is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
@@ -39,7 +45,9 @@ impl Numbers {
             (a, b) => a.as_ref().or(b.as_ref()).cloned(),
         };
         let multiples = match (&self.multiples, &other.multiples) {
-            (Some(a), Some(b)) => Some(a.of_both(b).ok_or("`multipleOf` of several schemas: too many digits together")?),
+            (Some(a), Some(b)) => {
+                Some(a.of_both(b).ok_or("`multipleOf` of several schemas: too many digits together")?)
+            }
             (a, b) => a.as_ref().or(b.as_ref()).cloned(),
         };
         Self {
@@ -63,7 +71,8 @@ impl Numbers {
             }
             let one = Decimal::parse("1").and_then(|one| Multiples::of(&one)).expect("1 is short");
             if let Some(multiples) = &self.multiples {
-                self.multiples = Some(multiples.of_both(&one).ok_or("`multipleOf` of an integer: too many digits")?);
+                self.multiples =
+                    Some(multiples.of_both(&one).ok_or("`multipleOf` of an integer: too many digits")?);
             }
         }
         if let (Some(low), Some(high)) = (&self.low, &self.high) {
@@ -89,9 +98,14 @@ impl Numbers {
         };
         let is_multiple = match &self.multiples {
             None => true,
-            Some(multiples) => multiples.contain(value).ok_or("a number of too many digits beside `multipleOf`")?,
+            Some(multiples) => {
+                multiples.contain(value).ok_or("a number of too many digits beside `multipleOf`")?
+            }
         };
-        Ok(inside(&self.low, Greater) && inside(&self.high, Less) && (!self.whole || value.is_whole()) && is_multiple)
+        Ok(inside(&self.low, Greater)
+            && inside(&self.high, Less)
+            && (!self.whole || value.is_whole())
+            && is_multiple)
     }
 
     /// Whether no number is in both, as far as bounds and multiples show.
@@ -115,7 +129,9 @@ impl Numbers {
             bound.as_ref().map(|bound| Bound { value: bound.value.negated(), included: bound.included })
         };
         let reaches = |bound: &Option<Bound>, from: &Bound| {
-            bound.as_ref().is_none_or(|bound| bound.value > from.value || (bound.included && from.included && bound.value == from.value))
+            bound.as_ref().is_none_or(|bound| {
+                bound.value > from.value || (bound.included && from.included && bound.value == from.value)
+            })
         };
         let mut parts = Vec::new();
         if reaches(&self.high, &zero) {
@@ -140,17 +156,28 @@ impl Numbers {
         }
     }
 
-    /// Multiples are the parser's own: it counts remainders. Its bounds are floats, which hold up to 15 digits.
+    /// Multiples are the parser's own: it counts remainders. Its bounds are floats, which hold up to 15 digits; so are the numbers of many
+    /// who read answers, whose remainders of longer ones would be chance.
     fn multiples_lark(&self, multiples: &Multiples, layout: &str) -> Result<String, String> {
+        if multiples.step() > MOST_STEP {
+            return Err(format!(
+                "`multipleOf` {}: expected at most {MOST_STEP} in units of its last digit",
+                multiples.text()
+            ));
+        }
         let mut entries = format!("\"type\": \"number\", \"multipleOf\": {}", multiples.text());
         let names = [("inimum", &self.low), ("aximum", &self.high)];
         for (name, bound) in names {
-            let Some(Bound { value, included }) = bound else { continue };
-            if value.whole.len() + value.fraction.len() > 15 {
-                return Err(format!("`multipleOf` with a bound of more than 15 digits, {}", value.text()));
+            let longest = Decimal::parse("999999999999999").expect("it is short");
+            let longest = if name == "inimum" { longest.negated() } else { longest };
+            let Bound { value, included } = bound.clone().unwrap_or(Bound { value: longest, included: true });
+            if value.whole.len() + value.fraction.len() > FLOAT_DIGITS {
+                return Err(format!(
+                    "`multipleOf` with a bound of more than {FLOAT_DIGITS} digits, {}",
+                    value.text()
+                ));
             }
-            let first = if name == "inimum" { 'm' } else { 'm' };
-            let key = if *included { format!("{first}{name}") } else { format!("exclusiveM{name}") };
+            let key = if included { format!("m{name}") } else { format!("exclusiveM{name}") };
             entries.push_str(&format!(", \"{key}\": {}", value.text()));
         }
         if self.whole {

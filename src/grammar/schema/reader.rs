@@ -192,7 +192,9 @@ impl<'a> Reader<'a> {
                     let id = self.document.schema(target)?;
                     self.forms(id)?.to_vec()
                 }
-                "dependentRequired" | "dependentSchemas" | "dependencies" => self.dependencies(keyword, value)?,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => {
+                    self.dependencies(keyword, value)?
+                }
                 // Without its branches it says nothing.
                 "if" if entry(schema, "then").or(entry(schema, "else")).is_none() => continue,
                 "not" | "if" | "$dynamicRef" | "$recursiveRef" => {
@@ -284,7 +286,8 @@ impl<'a> Reader<'a> {
 
     fn one(&mut self, schema: &'a Json) -> Result<All, String> {
         // What allows anything says nothing.
-        let says_nothing = matches!(schema, Json::Bool(true)) || matches!(schema, Json::Object(keywords) if keywords.is_empty());
+        let says_nothing = matches!(schema, Json::Bool(true))
+            || matches!(schema, Json::Object(keywords) if keywords.is_empty());
         if says_nothing { Ok(All::new()) } else { Ok(All::from([self.document.schema(schema)?])) }
     }
 
@@ -416,7 +419,9 @@ impl<'a> Reader<'a> {
                     (Form::Array(one), Form::Array(other)) => self.arrays_are_apart(one, other, level)?,
                     (Form::Object(one), Form::Object(other)) => self.objects_are_apart(one, other, level)?,
                     (Form::Numbers(one), Form::Numbers(other)) => one.are_apart(other),
-                    (Form::Strings(one), Form::Strings(other)) => !self.questions.is_some(&[one, other], &[], &[])?,
+                    (Form::Strings(one), Form::Strings(other)) => {
+                        !self.questions.is_some(&[one, other], &[], &[])?
+                    }
                     (one, other) => self.form_of_both(one, other)?.is_none(),
                 };
                 if !apart {
@@ -438,7 +443,9 @@ impl<'a> Reader<'a> {
             Err(fault) => Err(fault),
         };
         let (some, others) = (known(some)?, known(others)?);
-        if some.as_ref().or(others.as_ref()).is_some_and(|forms| forms.is_empty()) || others.as_ref().is_some_and(Vec::is_empty) {
+        if some.as_ref().or(others.as_ref()).is_some_and(|forms| forms.is_empty())
+            || others.as_ref().is_some_and(Vec::is_empty)
+        {
             return Ok(true);
         }
         match (some, others) {
@@ -526,7 +533,9 @@ fn decimal(schema: &Json, keyword: &str) -> Result<Option<Decimal>, String> {
 fn count(schema: &Json, keyword: &str) -> Result<Option<u64>, String> {
     let Some(value) = entry(schema, keyword) else { return Ok(None) };
     let whole = match value {
-        Json::Number(number) => Decimal::parse(number.as_str()).filter(|value| value.is_whole() && !value.negative),
+        Json::Number(number) => {
+            Decimal::parse(number.as_str()).filter(|value| value.is_whole() && !value.negative)
+        }
         Json::Null | Json::Bool(_) | Json::String(_) | Json::Array(_) | Json::Object(_) => None,
     };
     match whole {
@@ -563,7 +572,10 @@ fn numbers(schema: &Json, whole: bool) -> Result<Option<Numbers>, String> {
 
 fn strings(schema: &Json) -> Result<Option<Strings>, String> {
     let narrow = |keyword: &str, count: u64| {
-        u32::try_from(count).ok().filter(|count| *count < u32::MAX / 2).ok_or_else(|| format!("`{keyword}`: expected a smaller one, found {count}"))
+        u32::try_from(count)
+            .ok()
+            .filter(|count| *count < u32::MAX / 2)
+            .ok_or_else(|| format!("`{keyword}`: expected a smaller one, found {count}"))
     };
     let least = count(schema, "minLength")?.map_or(Ok(0), |least| narrow("minLength", least))?;
     // No answer is as long as what is not kept here.

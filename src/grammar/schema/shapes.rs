@@ -116,7 +116,8 @@ impl Shapes<'_> {
                 Form::Text(text) => shape.terminals.push(quoted(&quoted(&text))),
                 Form::Numbers(numbers) => shape.terminals.push(numbers.lark(self.layout)?),
                 Form::Strings(strings) => {
-                    let is_some = strings.patterns.is_empty() || self.reader.questions.is_some(&[&strings], &[], &[])?;
+                    let is_some = strings.patterns.is_empty()
+                        || self.reader.questions.is_some(&[&strings], &[], &[])?;
                     shape.terminals.extend(is_some.then(|| strings.lark()));
                 }
                 Form::Array(array) => shape.arrays.push(self.items(array)?),
@@ -147,7 +148,9 @@ impl Shapes<'_> {
             .layers
             .iter()
             .enumerate()
-            .flat_map(|(number, layer)| layer.patterns.iter().map(move |(pattern, all)| (number, pattern, all)))
+            .flat_map(|(number, layer)| {
+                layer.patterns.iter().map(move |(pattern, all)| (number, pattern, all))
+            })
             .collect();
         let mut free = Vec::new();
         for region in self.regions(&patterns)? {
@@ -265,7 +268,9 @@ impl Members {
 fn find_possible(shapes: &mut [Shape]) {
     loop {
         let mut changed = false;
-        for number in (0..shapes.len()).rev().filter(|number| !shapes[*number].is_possible).collect::<Vec<_>>() {
+        for number in
+            (0..shapes.len()).rev().filter(|number| !shapes[*number].is_possible).collect::<Vec<_>>()
+        {
             let shape = &shapes[number];
             let has_items = |items: &Items| {
                 let (least, most) = items.bounds(shapes);

@@ -46,7 +46,9 @@ impl Strings {
         let Self { least, most, patterns } = self;
         let length = match (least, most) {
             (0, None) => format!("{CHARACTER}*"),
-            (least, most) => format!("{CHARACTER}{{{least},{}}}", most.map_or(String::new(), |most| most.to_string())),
+            (least, most) => {
+                format!("{CHARACTER}{{{least},{}}}", most.map_or(String::new(), |most| most.to_string()))
+            }
         };
         if patterns.is_empty() {
             return format!("/\"{length}\"/");
@@ -119,7 +121,10 @@ impl Questions {
         }
         let mut builder = RegexBuilder::new();
         let root = builder.mk(expression).map_err(|fault| format!("a pattern: {fault}"))?;
-        let too_large = |_| "`pattern`, `format` or names of `patternProperties` whose expressions are too large to compare".to_owned();
+        let too_large = |_| {
+            "`pattern`, `format` or names of `patternProperties` whose expressions are too large to compare"
+                .to_owned()
+        };
         builder.to_regex_limited(root, FUEL).map_err(too_large)
     }
 }
@@ -139,7 +144,8 @@ impl Pattern {
         let fault = |fault: String| format!("pattern {source:?}: {fault}");
         let parsed = regex_syntax::ParserBuilder::new().nest_limit(MOST_NESTED).build().parse(expression);
         // The last line of a fault says what it is.
-        let parsed = parsed.map_err(|said| fault(said.to_string().lines().last().unwrap_or_default().to_owned()))?;
+        let parsed =
+            parsed.map_err(|said| fault(said.to_string().lines().last().unwrap_or_default().to_owned()))?;
         let written = |quoted| {
             let mut out = String::new();
             write_search(&parsed, quoted, &mut out).map(|()| out).map_err(fault)
@@ -179,7 +185,8 @@ fn translated(source: &str) -> Result<String, String> {
             '.' if !in_class => out.push_str(r"[^\n\r\u{2028}\u{2029}]"),
             '(' if !in_class && rest.next_if_eq(&'?').is_some() => {
                 let kind: String = rest.clone().take(2).collect();
-                let known = kind.starts_with(':') || (kind.starts_with('<') && !kind.starts_with("<=") && !kind.starts_with("<!"));
+                let known = kind.starts_with(':')
+                    || (kind.starts_with('<') && !kind.starts_with("<=") && !kind.starts_with("<!"));
                 if !known {
                     return Err(format!("`(?{kind}`: look-around and flags are not supported"));
                 }
@@ -198,7 +205,8 @@ fn escape(
     out: &mut String,
     in_class: bool,
 ) -> Result<(), String> {
-    let blanks = r"\t\n\x0B\x0C\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
+    let blanks =
+        r"\t\n\x0B\x0C\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}";
     match escaped {
         'd' => out.push_str("[0-9]"),
         'D' => out.push_str("[^0-9]"),
@@ -221,12 +229,15 @@ fn escape(
             if (0xd800..0xdc00).contains(&value) {
                 let behind: String = rest.by_ref().take(6).collect();
                 let low = behind.strip_prefix("\\u").and_then(|low| u32::from_str_radix(low, 16).ok());
-                let low = low.filter(|low| (0xdc00..0xe000).contains(low)).ok_or("half of a surrogate pair")?;
+                let low =
+                    low.filter(|low| (0xdc00..0xe000).contains(low)).ok_or("half of a surrogate pair")?;
                 value = 0x10000 + ((value - 0xd800) << 10) + (low - 0xdc00);
             }
             out.push_str(&format!("\\x{{{value:X}}}"));
         }
-        mark if mark.is_ascii_punctuation() && mark != '_' => out.push_str(&regex_syntax::escape(&mark.to_string())),
+        mark if mark.is_ascii_punctuation() && mark != '_' => {
+            out.push_str(&regex_syntax::escape(&mark.to_string()))
+        }
         other => return Err(format!("`\\{other}` is not supported")),
     }
     Ok(())
@@ -273,8 +284,13 @@ fn write_anchored(parts: &[Hir], quoted: bool, any: &str, out: &mut String) -> R
                 write_search(&Hir::concat(vec![start, (*capture.sub).clone(), end]), quoted, out)
             }
             HirKind::Alternation(options) => {
-                let options = options.iter().map(|option| Hir::concat(vec![start.clone(), option.clone(), end.clone()]));
-                write_search(&Hir::alternation(options.collect()), quoted, out)
+                for (number, option) in options.iter().enumerate() {
+                    out.push_str(if number == 0 { "(?:" } else { "|" });
+                    let option = Hir::concat(vec![start.clone(), option.clone(), end.clone()]);
+                    write_search(&option, quoted, out)?;
+                }
+                out.push(')');
+                Ok(())
             }
             _ => unreachable!("it is one of these"),
         };
@@ -299,11 +315,14 @@ fn write(hir: &Hir, quoted: bool, out: &mut String) -> Result<(), String> {
             text.chars().for_each(|next| write_class(&[(next, next)], quoted, out));
         }
         HirKind::Class(Class::Unicode(class)) => {
-            let ranges: Vec<(char, char)> = class.ranges().iter().map(|range| (range.start(), range.end())).collect();
+            let ranges: Vec<(char, char)> =
+                class.ranges().iter().map(|range| (range.start(), range.end())).collect();
             write_class(&ranges, quoted, out);
         }
         HirKind::Class(Class::Bytes(_)) => return Err("bytes that are no text".to_owned()),
-        HirKind::Look(_) => return Err("`^` and `$` are supported at its ends only, and `\\b` nowhere".to_owned()),
+        HirKind::Look(_) => {
+            return Err("`^` and `$` are supported at its ends only, and `\\b` nowhere".to_owned());
+        }
         HirKind::Repetition(repetition) => {
             out.push_str("(?:");
             write(&repetition.sub, quoted, out)?;
@@ -341,7 +360,11 @@ fn write_class(ranges: &[(char, char)], quoted: bool, out: &mut String) {
             }
             from = code + 1;
             let text = char::from_u32(code).map(String::from).unwrap_or_default();
-            let text = if code == 0x7f { "\"\\u007f\"".to_owned() } else { serde_json::to_string(&text).expect("a text") };
+            let text = if code == 0x7f {
+                "\"\\u007f\"".to_owned()
+            } else {
+                serde_json::to_string(&text).expect("a text")
+            };
             escapes.push(regex_syntax::escape(&text[1..text.len() - 1]));
         }
         if from <= to {
