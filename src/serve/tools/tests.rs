@@ -1,6 +1,6 @@
 //! What requests may ask of tools, and the grammars of calls.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use yggc::grammar::GrammarTokens;
 use yggc::text::{TokenKind, Vocabulary};
 
@@ -102,6 +102,38 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
     }
     let free = asked(json!({"tools": two()})).unwrap().unwrap();
     assert_eq!(free.constraint(CallFormat::Hermes, &tokenizer), None);
+}
+
+#[test]
+fn numbers_of_tools_and_schemas_keep_their_digits_from_the_body_on() {
+    let body = br#"{"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": {"const": 36893488147419103233}}, "required": ["n"], "additionalProperties": false}}}],
+        "tool_choice": "required", "response_format": {"json_schema": {"schema": {"enum": [36893488147419103233, 1.50]}}, "type": "json_schema"}}"#;
+    let tools = super::super::requests::parse::<ToolsBody>(body).unwrap().asked().unwrap().unwrap();
+    let digits = "36893488147419103233";
+    assert!(tools.definitions[0].to_string().contains(digits));
+    assert!(serde_json::to_string(&tools.definitions).unwrap().contains(digits));
+    let tokenizer = tokenizer();
+    let constraint = tools.constraint(CallFormat::Llama3, &tokenizer).unwrap();
+    let grammar =
+        GrammarTokens::new(std::sync::Arc::clone(&tokenizer), tokenizer.vocab_len(), tokenizer.end_ids())
+            .unwrap();
+    for (arguments, fits) in [
+        (format!("{{\"n\": {digits}}}"), true),
+        ("{\"n\": 36893488147419103232}".into(), false),
+        ("3".into(), false),
+    ] {
+        let mut matcher = grammar.matcher(&constraint).unwrap();
+        let call = format!("{{\"name\": \"f\", \"parameters\": {arguments}}}");
+        let ids = tokenizer.encode(&call, yggc::text::Special::Parse);
+        let taken = ids.iter().all(|id| matcher.mask().unwrap().allows(*id) && matcher.accept(*id).is_ok());
+        assert_eq!(taken && matcher.may_end().unwrap(), fits, "{call}");
+    }
+    #[derive(serde::Deserialize)]
+    struct Body {
+        response_format: super::super::structured::ResponseFormat,
+    }
+    let format = super::super::requests::parse::<Body>(body).unwrap().response_format.into_constraint();
+    assert_eq!(format, Some(Constraint::JsonSchema(format!("{{\"enum\":[{digits},1.50]}}"))));
 }
 
 #[test]
