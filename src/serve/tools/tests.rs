@@ -108,7 +108,7 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
 fn numbers_of_tools_and_schemas_keep_their_digits_from_the_body_on() {
     let body = br#"{"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": {"const": 36893488147419103233}}, "required": ["n"], "additionalProperties": false}}}],
         "tool_choice": "required", "response_format": {"json_schema": {"schema": {"enum": [36893488147419103233, 1.50]}}, "type": "json_schema"}}"#;
-    let tools = super::super::requests::parse::<ToolsBody>(body).unwrap().asked().unwrap().unwrap();
+    let tools = crate::serve::requests::parse::<ToolsBody>(body).unwrap().asked().unwrap().unwrap();
     let digits = "36893488147419103233";
     assert!(tools.definitions[0].to_string().contains(digits));
     assert!(serde_json::to_string(&tools.definitions).unwrap().contains(digits));
@@ -130,9 +130,9 @@ fn numbers_of_tools_and_schemas_keep_their_digits_from_the_body_on() {
     }
     #[derive(serde::Deserialize)]
     struct Body {
-        response_format: super::super::structured::ResponseFormat,
+        response_format: crate::serve::structured::ResponseFormat,
     }
-    let format = super::super::requests::parse::<Body>(body).unwrap().response_format.into_constraint();
+    let format = crate::serve::requests::parse::<Body>(body).unwrap().response_format.into_constraint();
     assert_eq!(format, Some(Constraint::JsonSchema(format!("{{\"enum\":[{digits},1.50]}}"))));
 }
 
