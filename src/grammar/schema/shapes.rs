@@ -11,7 +11,7 @@ use super::{
 /// Most shapes of an answer: a grammar has some symbols of each.
 const MOST_SHAPES: usize = 10_000;
 /// Most sets of names that `patternProperties` split the names of an object into.
-const MOST_REGIONS: usize = 32;
+const MOST_REGIONS: usize = 30;
 /// Most prefix items, names and states of counted names of one array or object.
 const MOST_PARTS: usize = 20_000;
 
@@ -209,29 +209,41 @@ impl Shapes<'_> {
 
     /// Sets of names that match the same patterns, each by the patterns that it matches.
     fn regions(&mut self, patterns: &[(usize, &Pattern, &All)]) -> Result<Vec<Vec<usize>>, String> {
+        let too_many = || format!("`patternProperties`: more than {MOST_REGIONS} patterns or kinds of names");
+        if patterns.len() > MOST_REGIONS {
+            return Err(too_many());
+        }
         let mut regions = vec![Vec::new()];
         for at in 0..patterns.len() {
             let mut split = Vec::new();
             for region in regions {
                 let with: Vec<usize> = region.iter().copied().chain([at]).collect();
-                for matched in [with, region] {
-                    let within = Strings {
-                        patterns: matched.iter().map(|at| patterns[*at].1.clone()).collect(),
-                        ..Strings::default()
-                    };
-                    let without: Vec<&Pattern> =
-                        (0..=at).filter(|at| !matched.contains(at)).map(|at| patterns[at].1).collect();
-                    if self.reader.questions.is_some(&[&within], &without, &[])? {
-                        split.push(matched);
-                    }
-                }
+                let overlaps = self.has_names(&with, patterns, at)?;
+                // What matches none of the pattern's names stays as it is.
+                let remains = !overlaps || self.has_names(&region, patterns, at)?;
+                split.extend(overlaps.then_some(with));
+                split.extend(remains.then_some(region));
             }
             regions = split;
             if regions.len() > MOST_REGIONS {
-                return Err(format!("`patternProperties`: more than {MOST_REGIONS} kinds of names"));
+                return Err(too_many());
             }
         }
         Ok(regions)
+    }
+
+    /// Whether names match these patterns and no others up to `last`.
+    fn has_names(
+        &mut self,
+        region: &[usize],
+        patterns: &[(usize, &Pattern, &All)],
+        last: usize,
+    ) -> Result<bool, String> {
+        let matching = |at: &usize| patterns[*at].1.clone();
+        let within = Strings { patterns: region.iter().map(matching).collect(), ..Strings::default() };
+        let without: Vec<&Pattern> =
+            (0..=last).filter(|at| !region.contains(at)).map(|at| patterns[at].1).collect();
+        self.reader.questions.is_some(&[&within], &without, &[])
     }
 }
 
