@@ -364,7 +364,7 @@ mod tests {
             (GenerateRequest { chat_template_kwargs: text, ..asked() }, "without messages"),
             (GenerateRequest { chat_template_kwargs: text, ..of_message(&good) }, "JSON object"),
             (GenerateRequest { temperature: -1.0, ..asked() }, "temperature"),
-            (GenerateRequest { top_p: 1.5, ..asked() }, "top-p"),
+            (GenerateRequest { top_p: 1.5, ..asked() }, "top_p"),
             (GenerateRequest { min_p: f32::NAN, ..asked() }, "min-p"),
             (GenerateRequest { repetition_penalty: -1.0, ..asked() }, "repetition"),
             (GenerateRequest { presence_penalty: f32::INFINITY, ..asked() }, "presence"),

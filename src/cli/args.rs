@@ -33,7 +33,7 @@ pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
 pub(crate) use names::{
-    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
+    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, DrafterNames, IsaName, KindName,
     PropertyName, SkipObjectiveName, StageName,
 };
 #[cfg(feature = "serve")]
@@ -319,7 +319,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) device: DeviceArgs,
     /// Drafter to measure; may be repeated [default: all that this model allows]
     #[arg(long = "drafter", value_name = "D", value_enum, conflicts_with = "again")]
-    pub(crate) drafters: Vec<DrafterName>,
+    pub(crate) drafters: Vec<KindName>,
     /// Corpus store to measure retrieval with, from `yggc corpus build` [default: retrieval is not measured]
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
@@ -503,8 +503,9 @@ pub(crate) struct RunArgs {
     /// Use no chat template, and recognise special tokens in the prompt
     #[arg(long, requires = "prompt_source")]
     pub(crate) raw: bool,
-    /// Always draft with D, in the plan's best shape for D; never fall back to plain decoding
-    #[arg(long, value_name = "D", value_enum, help_heading = "Drafting")]
+    /// Always draft with D, in the plan's best shape for D; never fall back to plain decoding. D may also be a variant that the plan has,
+    /// such as lookup_short
+    #[arg(long, value_name = "D", value_parser = DrafterNames, help_heading = "Drafting")]
     pub(crate) drafter: Option<DrafterName>,
     #[command(flatten)]
     pub(crate) skip: SkipArgs,

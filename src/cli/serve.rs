@@ -39,6 +39,9 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let remembered = Remembered::new(&model, cache);
     let idle = args.refine.map(|after| idle(after, args, &model, &options, machine, cache)).transpose()?;
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
+    if let Some(drafter) = &args.drafter {
+        options.check_drafter(drafter.name())?;
+    }
     let engine = prepared.engine(&options)?;
     remembered.into_iter().for_each(Remembered::watch);
     let context = engine.context();
@@ -50,7 +53,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         page: !args.no_page,
         logs_requests: args.access_log,
         span_timeout: span_timeout(cache)?,
-        drafter: match args.drafter {
+        drafter: match &args.drafter {
             _ if args.no_spec => "none".to_owned(),
             None => "plan".to_owned(),
             Some(drafter) => drafter.name().to_owned(),

@@ -13,7 +13,7 @@ use yggc::{
         Sampling, Speculation, Tier, default_threads, fingerprints,
     },
     model::Model,
-    plan::{DrafterId, Fingerprints},
+    plan::Fingerprints,
     policy::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
 };
@@ -21,7 +21,7 @@ use yggc::{
 use crate::cli::{
     args::{
         ActivationsName, AnswerArgs, CacheName, ConstraintArgs, DeviceArgs, DeviceName, DraftGrowthName,
-        DrafterName, IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
+        IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
     },
     error::Failure,
     memory, output,
@@ -178,11 +178,10 @@ fn tier(name: IsaName) -> Result<Tier, Failure> {
 
 /// The drafter choice of the arguments.
 pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
-    match args.drafter {
+    match &args.drafter {
         _ if args.no_spec => DrafterChoice::Plain,
         None => DrafterChoice::Planned,
-        Some(DrafterName(DrafterId::None)) => DrafterChoice::Plain,
-        Some(drafter) => DrafterChoice::Forced(drafter.name().to_owned()),
+        Some(drafter) => DrafterChoice::named(drafter.name()),
     }
 }
 

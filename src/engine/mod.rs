@@ -6,6 +6,7 @@
 
 mod cancel;
 mod draft_models;
+mod drafter_name;
 mod drafting;
 mod error;
 mod generation;
@@ -23,7 +24,7 @@ pub use crate::backend::{Activations, KvFormat, Tier};
 pub use crate::{
     grammar::Constraint,
     runtime::Pinning,
-    sample::{Adjustment, Sampling, argmax},
+    sample::{Adjustment, Parameter, Sampling, Values, argmax},
     speculate::{Reuse, Speculation},
     text::{Conversation, GenerationPrompt, Json, Message, Role, Special, TextError, Variables},
 };

@@ -73,7 +73,8 @@ pub(crate) fn serve(
         (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new(&settings.model_name)));
     let loaded = Arc::clone(engine.loaded());
     let context = engine.context();
-    let worker = Worker::new(engine, options, Arc::clone(&loaded), Arc::clone(&metrics));
+    let options = Arc::new(options);
+    let worker = Worker::new(engine, Arc::clone(&options), Arc::clone(&loaded), Arc::clone(&metrics));
     let decoding = {
         let queue = Arc::clone(&queue);
         let decoder = thread::Builder::new().name("yggc-decoder".to_owned());
@@ -84,7 +85,7 @@ pub(crate) fn serve(
         .max_blocking_threads(2)
         .build()
         .map_err(ServeError::Threads)?;
-    let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics, spans });
+    let service = Arc::new(Service { loaded, options, context, settings, queue: Arc::clone(&queue), metrics, spans });
     let served = runtime.block_on(connections::run(Arc::clone(&service), ready));
     queue.close();
     queue.cancel_all();

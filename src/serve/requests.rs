@@ -22,7 +22,6 @@ use super::{
     settings::Limits,
     structured::ResponseFormat,
     tools::{CallBody, Tools, ToolsBody, with_calls},
-    worker::PLANNED,
 };
 
 /// Limits on stop strings: held-back text grows with them.
@@ -135,6 +134,7 @@ enum PromptBody {
 pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) model: Option<String>,
+    /// Its name, which the service still has to know.
     pub(super) drafter: String,
     pub(super) choices: Choices,
     pub(super) delivery: Delivery,
@@ -326,7 +326,6 @@ impl Terms {
             (false, _) => Delivery::Whole,
         };
         let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
-        known_drafter(&drafter)?;
         let choices = Choices::new(self.n, self.best_of)?;
         Ok(Asked { request, model: self.model, drafter, choices, delivery, tools: None, response: None })
     }
@@ -378,16 +377,6 @@ impl Terms {
             presence: within("presence_penalty", self.presence_penalty, 2.0)?,
         })
     }
-}
-
-/// Refuses names that no drafter has. Whether the plan measured the drafter is checked when the request begins.
-fn known_drafter(name: &str) -> Result<(), Refused> {
-    let names = yggc::plan::DrafterKind::NAMES;
-    if name == PLANNED || names.contains(&name) || name.starts_with("layer_skip_v") {
-        return Ok(());
-    }
-    let what = format!("expected {PLANNED} or one of {}, found {name:?}", names.join(", "));
-    Err(Refused::field("drafter", what))
 }
 
 fn output_tokens(

@@ -23,11 +23,11 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout_at},
 };
-use yggc::engine::{self, Event, FinishReason, Loaded};
+use yggc::engine::{self, Event, FinishReason, Loaded, Options};
 
 use super::{
     about,
-    answers::{Endpoint, Frame, Noted, Refused, Usage},
+    answers::{self, Endpoint, Frame, Noted, Refused, Usage},
     body,
     choices::Encoded,
     ending::Ending,
@@ -43,12 +43,15 @@ use super::{
     structured, tokens,
     tool_calls::CallsOfAnswer,
     tools::CallFormat,
+    worker::{NONE, PLANNED},
 };
 
 /// State that all handlers share.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) loaded: Arc<Loaded>,
+    /// How engines are opened, and with which plan.
+    pub(super) options: Arc<Options>,
     /// Tokens of prompt and answer together.
     pub(super) context: usize,
     pub(super) settings: Settings,
@@ -133,7 +136,7 @@ async fn asked(
     body: Body,
     deadline: Instant,
 ) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
-    let Service { loaded, context, settings, queue, metrics, spans: _ } = &**service;
+    let Service { loaded, options: _, context, settings, queue, metrics, spans: _ } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
@@ -158,6 +161,7 @@ async fn asked(
             Endpoint::Responses => responses::asked(&body, &defaults),
         }?;
         check_model(&service.settings, asked.model.as_deref())?;
+        check_drafter(&service.options, &asked.drafter)?;
         let calls = structured::prepare(&mut asked, &loaded)?;
         let field = match endpoint {
             Endpoint::Chat | Endpoint::Responses => "messages",
@@ -396,6 +400,17 @@ pub(super) fn check_model(settings: &Settings, asked: Option<&str>) -> Result<()
             Err(Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found"))
         }
     }
+}
+
+/// Refuses a drafter that this service cannot draft with.
+fn check_drafter(options: &Options, asked: &str) -> Result<(), Refused> {
+    if asked == PLANNED || asked == NONE {
+        return Ok(());
+    }
+    let refused = |error: engine::Error| {
+        Refused::field("drafter", format!("{}; `{PLANNED}` is the plan's own choice", answers::message(&error)))
+    };
+    options.check_drafter(asked).map_err(refused)
 }
 
 /// Seconds since 1970, for the `created` field.

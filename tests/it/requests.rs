@@ -173,7 +173,7 @@ fn what_is_out_of_range_is_refused_and_the_engine_goes_on() {
         (Request { log_probs: Some(usize::MAX), ..good.clone() }, "log-probabilities"),
         (Request { prompt: Prompt::Tokens(vec![]), ..good.clone() }, "empty"),
         (Request { prompt: Prompt::Tokens(vec![u32::MAX]), ..good.clone() }, "token"),
-        (adjusted(Adjustment { bias: vec![(vocabulary as u32, 1.0)], ..Adjustment::NONE }), "logit bias"),
+        (adjusted(Adjustment { bias: vec![(vocabulary as u32, 1.0)], ..Adjustment::NONE }), "logit_bias"),
         (adjusted(Adjustment { repetition: -1.0, ..Adjustment::NONE }), "repetition"),
         (adjusted(Adjustment { presence: f32::NAN, ..Adjustment::NONE }), "presence"),
     ] {

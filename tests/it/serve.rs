@@ -248,7 +248,7 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         }),
         (400, "logit_bias", with("logit_bias", json!({"one": 1}))),
         (400, "logit_bias", with("logit_bias", json!({"1": 101}))),
-        (400, "logit bias", with("logit_bias", json!({"999999": 1}))),
+        (400, "logit_bias", with("logit_bias", json!({"999999": 1}))),
         (400, "presence_penalty", with("presence_penalty", json!(3))),
         (400, "repetition", with("repetition_penalty", json!(0))),
         (400, "seed", with("seed", json!(1.5))),

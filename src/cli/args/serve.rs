@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 
-use super::{ContextArgs, DeviceArgs, DrafterName, ModelArgs, StoreArgs, numbers::at_least_one};
+use super::{ContextArgs, DeviceArgs, DrafterName, DrafterNames, ModelArgs, StoreArgs, numbers::at_least_one};
 
 /// An address, or `localhost`.
 fn address(text: &str) -> Result<IpAddr, String> {
@@ -50,8 +50,8 @@ pub(crate) struct ServeArgs {
     /// Use the plan even if it was made for another machine, model or build
     #[arg(long, requires = "plan")]
     pub(crate) force: bool,
-    /// Drafter of requests that name none [default: the plan's choice]
-    #[arg(long, value_name = "D", value_enum)]
+    /// Drafter of requests that name none: a kind, or a variant that the plan has [default: the plan's choice]
+    #[arg(long, value_name = "D", value_parser = DrafterNames)]
     pub(crate) drafter: Option<DrafterName>,
     /// Use no plan: decode every request plainly
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
