@@ -27,12 +27,13 @@ use yggc::engine::{self, Event, FinishReason, Loaded, Options};
 
 use super::{
     about,
-    answers::{self, Endpoint, Frame, Noted, Refused, Usage},
+    answers::{self, Endpoint, Frame, Refused, Usage},
     body,
     choices::Encoded,
     ending::Ending,
     events::{self, Answering},
     guests,
+    log_probs::Offsets,
     metrics::{self, Metrics},
     queue::{Job, Queue, Refusal, Sent},
     requests::{self, Asked, Defaults, Delivery},
@@ -191,7 +192,7 @@ async fn begin(
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { request, drafter, delivery, response, .. } = asked;
+    let Asked { request, drafter, delivery, token_names, tools, response, .. } = asked;
     let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
@@ -200,6 +201,7 @@ async fn begin(
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
+    let frame = Frame { token_names, ..frame };
     let span = ending.span();
     span.asked(&frame, &requests, prompt_tokens);
     let (sender, events) = unbounded_channel();
@@ -229,7 +231,8 @@ async fn begin(
         echoes,
         each,
         reports_log_probs,
-        calls: calls.map(CallsOfAnswer::new),
+        offsets: Offsets::default(),
+        calls: calls.map(|format| CallsOfAnswer::new(format, tools.as_ref())),
         events,
         deadline: Box::pin(sleep_until(deadline)),
         ending,
@@ -275,7 +278,7 @@ async fn whole(
                     Some(calls) => calls.push(id, &piece, answering.loaded.tokenizer()),
                     None => text.push_str(&piece),
                 }
-                noted.extend(log_probs.map(|log_probs| Noted { id, log_probs }));
+                noted.extend(answering.note(id, log_probs));
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => {
                 return Err((drained(), answering.ending));

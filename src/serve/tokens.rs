@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{task::spawn_blocking, time::Instant};
 use yggc::{
-    engine::{Loaded, Special},
+    engine::Special,
     text::Tokenizer,
 };
 
 use super::{
     answers::Refused,
-    body,
+    body, messages,
     requests::{self, Defaults},
     routes::{self, Service},
     told_tools,
@@ -98,7 +98,7 @@ fn ids(service: &Service, body: &[u8], parsed: &TokenizeBody) -> Result<Vec<u32>
                 Defaults { drafter: &settings.drafter, limits: &settings.limits, context: *context };
             let mut prompt = requests::chat(body, &defaults)?.request.prompt;
             told_tools::lay_out(&mut prompt, loaded)?;
-            Ok(prompt.token_ids(loaded as &Loaded)?)
+            messages::token_ids(&prompt, loaded)
         }
         (Some(_), Some(_)) => {
             Err(Refused::field("messages", "expected either these or a prompt, found both"))

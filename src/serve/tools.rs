@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use yggc::{
-    engine::{Constraint, Json, Loaded, Message, Role},
+    engine::{Constraint, Json, Loaded},
     text::Tokenizer,
 };
 
@@ -53,19 +53,6 @@ struct ToolBody {
 struct FunctionBody {
     name: String,
     parameters: Option<Json>,
-}
-
-/// A call that the model made, as a client sends it back.
-#[derive(Debug, Deserialize)]
-pub(super) struct CallBody {
-    id: Option<String>,
-    function: CalledBody,
-}
-
-#[derive(Debug, Deserialize)]
-struct CalledBody {
-    name: String,
-    arguments: String,
 }
 
 /// Calls that an answer may make.
@@ -212,6 +199,11 @@ impl CallFormat {
 }
 
 impl Tools {
+    /// Names of the functions that may be called.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.callable.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// What an answer has to be; `None` where the model decides.
     pub(super) fn constraint(&self, format: CallFormat, tokenizer: &Tokenizer) -> Option<Constraint> {
         let Self { callable, must, definitions: _ } = self;
@@ -284,48 +276,6 @@ fn move_references(schema: &mut Value, place: &str) {
         Value::Array(values) => values.iter_mut().for_each(|value| move_references(value, place)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-/// A message of the conversation with what is about tools in it.
-pub(super) fn with_calls(
-    message: Message,
-    calls: Vec<CallBody>,
-    answered: Option<String>,
-) -> Result<Message, Refused> {
-    let refused = |what: String| Err(Refused::field("messages", what));
-    if !calls.is_empty() && message.role != Role::Assistant {
-        return refused(format!(
-            "expected `tool_calls` of the assistant, found some of role {}",
-            message.role
-        ));
-    }
-    if answered.is_some() && message.role != Role::Tool {
-        return refused(format!("expected `tool_call_id` of role tool, found one of role {}", message.role));
-    }
-    let mut message = message;
-    if !calls.is_empty() {
-        let calls = calls.into_iter().map(called).collect::<Result<_, _>>()?;
-        message.fields.push(("tool_calls".to_owned(), Json::Array(calls)));
-    }
-    if let Some(id) = answered {
-        message.fields.push(("tool_call_id".to_owned(), Json::String(id)));
-    }
-    Ok(message)
-}
-
-/// A call as templates read it: its arguments are an object.
-fn called(CallBody { id, function: CalledBody { name, arguments } }: CallBody) -> Result<Json, Refused> {
-    let arguments: Json = serde_json::from_str(&arguments).map_err(|fault| {
-        Refused::field("messages", format!("expected the arguments of a call as JSON, found {fault}"))
-    })?;
-    let text = |text: &str| Json::String(text.to_owned());
-    let function =
-        Json::Object(vec![("name".to_owned(), Json::String(name)), ("arguments".to_owned(), arguments)]);
-    let mut entries = vec![("type".to_owned(), text("function")), ("function".to_owned(), function)];
-    if let Some(id) = id {
-        entries.insert(0, ("id".to_owned(), Json::String(id)));
-    }
-    Ok(Json::Object(entries))
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ pub fn json_fault(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Eof if error.column() == 0 && error.line() <= 1 => "an empty text".to_owned(),
         Category::Eof => format!("a text that breaks off at {place}"),
+        Category::Syntax if what == "number out of range" => {
+            format!("a number beyond the range of those with 64 bits at {place}")
+        }
         Category::Syntax => format!("a text that is no JSON at {place}: {what}"),
         // What a value itself refuses has no place.
         Category::Data if error.line() == 0 => form(what),
@@ -108,6 +111,7 @@ mod tests {
             ("", "an empty text"),
             (r#"{"text": "a"#, "a text that breaks off at line 1, column 11"),
             ("{\"text\"\n1}", "a text that is no JSON at line 2, column 1: expected `:`"),
+            (r#"{"text": 1e999}"#, "a number beyond the range of those with 64 bits at line 1"),
             (r#"{"text": 5}"#, "`5` where a text belongs at line 1, column 10"),
             (r#"{"text": [1]}"#, "a list where a text belongs at line 1, column 9"),
             (r#"{"text": null}"#, "null where a text belongs at line 1, column 13"),

@@ -224,12 +224,12 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
     };
     let long = "word ".repeat(300);
     for (status, part, body) in [
-        (400, "n: expected 1 to 4", with("n", json!(5))),
-        (400, "n: expected 1 to 4", with("n", json!(0))),
+        (400, "n: expected a whole number from 1 to 4", with("n", json!(5))),
+        (400, "n: expected a whole number from 1 to 4", with("n", json!(0))),
         (400, "best_of: expected it to equal `n`", with("best_of", json!(2))),
         (400, "temperature", with("temperature", json!(-1))),
         (400, "temperature", with("temperature", json!("hot"))),
-        (400, "top-p", with("top_p", json!(0))),
+        (400, "top_p: expected a number from 0 to 1", with("top_p", json!(1.5))),
         (400, "messages", with("messages", json!([]))),
         (400, "messages", with("messages", json!([{"role": "oracle", "content": "x"}]))),
         (400, "messages", with("messages", json!([{"role": "user", "content": [{"type": "image_url"}]}]))),

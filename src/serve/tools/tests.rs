@@ -113,19 +113,3 @@ fn references_move_with_their_schema_and_values_stay() {
         "anyOf": [{"$ref": "#/anyOf/1/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
     assert_eq!(schema, moved);
 }
-
-#[test]
-fn calls_of_a_conversation_are_objects_for_the_template() {
-    let call: CallBody = serde_json::from_value(
-        json!({"id": "c1", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": 2}"}}),
-    )
-    .unwrap();
-    let message = with_calls(Message::new(Role::Assistant, ""), vec![call], None).unwrap();
-    assert_eq!(
-        json_text(&message.fields[0].1),
-        r#"[{"id":"c1","type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}]"#
-    );
-    let result = with_calls(Message::new(Role::Tool, "3"), vec![], Some("c1".to_owned())).unwrap();
-    assert_eq!(result.fields[0].0, "tool_call_id");
-    assert!(with_calls(Message::new(Role::User, "x"), vec![], Some("c1".to_owned())).is_err());
-}
