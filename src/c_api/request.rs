@@ -365,9 +365,13 @@ mod tests {
             (GenerateRequest { chat_template_kwargs: text, ..of_message(&good) }, "JSON object"),
             (GenerateRequest { temperature: -1.0, ..asked() }, "temperature"),
             (GenerateRequest { top_p: 1.5, ..asked() }, "top_p"),
-            (GenerateRequest { min_p: f32::NAN, ..asked() }, "min-p"),
+            (GenerateRequest { min_p: f32::NAN, ..asked() }, "min_p"),
             (GenerateRequest { repetition_penalty: -1.0, ..asked() }, "repetition"),
             (GenerateRequest { presence_penalty: f32::INFINITY, ..asked() }, "presence"),
+            (
+                GenerateRequest { frequency_penalty: -2.5, ..asked() },
+                "frequency_penalty: expected a number from -2 to 2",
+            ),
             (
                 GenerateRequest { regex: text, json_schema: text, ..asked() },
                 "at most one of json_schema, regex",

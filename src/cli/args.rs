@@ -33,8 +33,8 @@ pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
 pub(crate) use names::{
-    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, DrafterNames, IsaName, KindName,
-    PropertyName, SkipObjectiveName, StageName,
+    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, DrafterNames,
+    IsaName, KindName, PropertyName, SkipObjectiveName, StageName,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;

@@ -97,7 +97,8 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         },
     };
     options.plan_absent_reason = absent;
-    let is_swift = |arm: &ArmName| matches!(arm, ArmName::Drafter(drafter) if drafter.kind() == DrafterId::Swift);
+    let is_swift =
+        |arm: &ArmName| matches!(arm, ArmName::Drafter(drafter) if drafter.kind() == DrafterId::Swift);
     let tries = args.arms.iter().any(is_swift).then_some(options.skip_search.window);
     let planned = plans.iter().flat_map(|p| p.plan.planned.widths());
     let loaded = prepared.loaded(machine, cache, planned.chain(tries).collect())?;

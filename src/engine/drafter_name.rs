@@ -49,7 +49,10 @@ pub(super) fn in_plan<'p>(name: &str, plan: &'p Plan, plan_name: &str) -> Result
         let measured: Vec<&str> = plan.by_drafter.iter().map(|sub_plan| sub_plan.name.as_str()).collect();
         refused(
             name,
-            format!("the plan {plan_name} has no shape for drafter `{name}` ({why}): expected one of {}", measured.join(", ")),
+            format!(
+                "the plan {plan_name} has no shape for drafter `{name}` ({why}): expected one of {}",
+                measured.join(", ")
+            ),
         )
     })
 }

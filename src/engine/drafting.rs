@@ -176,9 +176,7 @@ fn planned<'p>(
             (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
         }
         DrafterChoice::Plain => (&plan.by_drafter[0], SWITCHED_OFF),
-        DrafterChoice::Forced(name) => {
-            (drafter_name::in_plan(name, plan, &source.name)?, SWITCHED_OFF)
-        }
+        DrafterChoice::Forced(name) => (drafter_name::in_plan(name, plan, &source.name)?, SWITCHED_OFF),
     })
 }
 

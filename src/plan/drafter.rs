@@ -158,7 +158,8 @@ impl DrafterId {
         let is_variant = |rest: &str| {
             let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
             rest.is_empty()
-                || rest.starts_with(|first: char| first == '_' || first.is_ascii_digit()) && rest.bytes().all(good)
+                || rest.starts_with(|first: char| first == '_' || first.is_ascii_digit())
+                    && rest.bytes().all(good)
         };
         Self::ALL.into_iter().find(|kind| name.strip_prefix(kind.name()).is_some_and(is_variant))
     }

@@ -56,7 +56,9 @@ impl Refused {
 
     /// The same of a field as a whole, where it was said of a place in it.
     pub(super) fn without_place(self, field: &'static str) -> Self {
-        let Some(place) = self.field.as_deref().and_then(|found| found.strip_prefix(field)) else { return self };
+        let Some(place) = self.field.as_deref().and_then(|found| found.strip_prefix(field)) else {
+            return self;
+        };
         if !place.starts_with('[') {
             return self;
         }

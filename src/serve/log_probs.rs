@@ -143,8 +143,14 @@ mod tests {
             kinds.push(kind);
         }
         let scores = vec![0.0; tokens.len()];
-        let vocabulary =
-            Vocabulary { model: "llama".into(), tokens, kinds, scores, unknown: Some(257), ..Vocabulary::default() };
+        let vocabulary = Vocabulary {
+            model: "llama".into(),
+            tokens,
+            kinds,
+            scores,
+            unknown: Some(257),
+            ..Vocabulary::default()
+        };
         Tokenizer::from_vocabulary(vocabulary).unwrap()
     }
 

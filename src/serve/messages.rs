@@ -67,7 +67,9 @@ impl MessageBody {
             ("audio", self.audio, "send its text as `content`"),
         ] {
             if value.is_some() {
-                return Err(format!("expected no `{field}`, which this server does not know, found one; {instead}"));
+                return Err(format!(
+                    "expected no `{field}`, which this server does not know, found one; {instead}"
+                ));
             }
         }
         let content = match content {

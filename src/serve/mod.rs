@@ -88,7 +88,8 @@ pub(crate) fn serve(
         .max_blocking_threads(2)
         .build()
         .map_err(ServeError::Threads)?;
-    let service = Arc::new(Service { loaded, options, context, settings, queue: Arc::clone(&queue), metrics, spans });
+    let service =
+        Arc::new(Service { loaded, options, context, settings, queue: Arc::clone(&queue), metrics, spans });
     let served = runtime.block_on(connections::run(Arc::clone(&service), ready));
     queue.close();
     queue.cancel_all();

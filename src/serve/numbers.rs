@@ -73,10 +73,8 @@ pub(super) static PRESENCE_PENALTY: Field = Field { parameter: Parameter::PRESEN
 pub(super) static N: Field = Field { parameter: integer("n", [1, MOST_EACH], Some(1)), paths: ALL };
 pub(super) static BEST_OF: Field = Field { parameter: integer("best_of", [1, MOST_EACH], None), paths: ALL };
 /// Log-probabilities of a completion; in a chat the field of this name is true or false.
-pub(super) static LOG_PROBS: Field = Field {
-    parameter: integer("logprobs", [0, MOST_LOG_PROBS], None),
-    paths: &[Endpoint::Completions],
-};
+pub(super) static LOG_PROBS: Field =
+    Field { parameter: integer("logprobs", [0, MOST_LOG_PROBS], None), paths: &[Endpoint::Completions] };
 pub(super) static TOP_LOG_PROBS: Field =
     Field { parameter: integer("top_logprobs", [0, MOST_LOG_PROBS], None), paths: &[Endpoint::Chat] };
 
@@ -149,7 +147,8 @@ impl Sent {
         let mut numbers = Numbers([None; TABLE.len()]);
         for ((field, sent), number) in TABLE.iter().zip(&self.0).zip(&mut numbers.0) {
             // OpenAI takes null as absent.
-            if let Some(value) = sent.as_ref().filter(|value| !value.is_null() && field.paths.contains(&path)) {
+            if let Some(value) = sent.as_ref().filter(|value| !value.is_null() && field.paths.contains(&path))
+            {
                 *number = Some(read(&field.parameter, value)?);
             }
         }

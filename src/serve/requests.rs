@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use yggc::{
     engine::{
-        Adjustment, CancelHandle, Conversation, GenerationPrompt, Parameter, Prompt, Request, Sampling, Variables,
+        Adjustment, CancelHandle, Conversation, GenerationPrompt, Parameter, Prompt, Request, Sampling,
+        Variables,
     },
     storage::json_fault,
 };
@@ -192,7 +193,11 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         }
     };
     let most = output_tokens(&numbers, defaults.limits.output_tokens, defaults)?;
-    let request = Request { log_probs: log_probs.map(count), max_tokens: most, ..Request::new(Prompt::Chat(conversation)) };
+    let request = Request {
+        log_probs: log_probs.map(count),
+        max_tokens: most,
+        ..Request::new(Prompt::Chat(conversation))
+    };
     let mut asked = terms.asked(request, &numbers, defaults)?;
     asked.request.constraint = constraint;
     Ok(Asked { tools, ..asked })
@@ -400,10 +405,7 @@ mod tests {
         for (body, field) in [
             (json!({"messages": [], "temperature": "hot"}), "temperature"),
             (json!({"messages": [{"role": 3}]}), "messages[0].role"),
-            (
-                json!({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"1": "x"}}),
-                "logit_bias",
-            ),
+            (json!({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"1": "x"}}), "logit_bias"),
             (json!({"messages": [], "chat_template_kwargs": {"messages": []}}), "chat_template_kwargs"),
         ] {
             let refused = chat(body.to_string().as_bytes(), &DEFAULTS).unwrap_err();

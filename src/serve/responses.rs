@@ -1,7 +1,12 @@
 //! Requests of `/v1/responses`, translated into those of `/v1/chat/completions`: the same conversation, constraint and tools by the other
 //! names. What the endpoint has beside them needs stored responses or tools of the server, of which there are none.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor},
+};
 use serde_json::{Value, json};
 use yggc::engine::Json;
 
@@ -64,11 +69,37 @@ struct EchoBody {
     user: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "an input that is neither a text nor a list of items")]
+#[derive(Debug)]
 enum InputBody {
     Text(String),
     Items(Vec<ItemBody>),
+}
+
+impl<'de> Deserialize<'de> for InputBody {
+    /// Read from the text itself, as JSON in it wants: serde's own choice among forms reads it through another.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrItems;
+        impl<'de> Visitor<'de> for TextOrItems {
+            type Value = InputBody;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of items")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<InputBody, E> {
+                Ok(InputBody::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<InputBody, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(InputBody::Items(all))
+            }
+        }
+        deserializer.deserialize_any(TextOrItems)
+    }
 }
 
 /// An item of any type.
@@ -156,7 +187,8 @@ pub(super) fn asked(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refus
     );
     let chat = json_text(&Json::Object(chat));
     // Items and messages are not numbered alike.
-    let asked = requests::chat(chat.as_bytes(), defaults).map_err(|refused| refused.without_place("messages"))?;
+    let asked =
+        requests::chat(chat.as_bytes(), defaults).map_err(|refused| refused.without_place("messages"))?;
     Ok(Asked { response: Some(head(body)?), ..asked })
 }
 

@@ -232,7 +232,7 @@ async fn begin(
         each,
         reports_log_probs,
         offsets: Offsets::default(),
-        calls: calls.map(|format| CallsOfAnswer::new(format, tools.as_ref())),
+        calls: calls.zip(tools).map(|(format, tools)| CallsOfAnswer::new(format, &tools)),
         events,
         deadline: Box::pin(sleep_until(deadline)),
         ending,
@@ -411,7 +411,10 @@ fn check_drafter(options: &Options, asked: &str) -> Result<(), Refused> {
         return Ok(());
     }
     let refused = |error: engine::Error| {
-        Refused::field("drafter", format!("{}; `{PLANNED}` is the plan's own choice", answers::message(&error)))
+        Refused::field(
+            "drafter",
+            format!("{}; `{PLANNED}` is the plan's own choice", answers::message(&error)),
+        )
     };
     options.check_drafter(asked).map_err(refused)
 }

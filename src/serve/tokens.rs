@@ -6,10 +6,7 @@ use axum::{Json, Router, body::Body, extract::State, http::HeaderMap, routing::p
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{task::spawn_blocking, time::Instant};
-use yggc::{
-    engine::Special,
-    text::Tokenizer,
-};
+use yggc::{engine::Special, text::Tokenizer};
 
 use super::{
     answers::Refused,

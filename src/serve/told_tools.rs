@@ -100,7 +100,8 @@ fn rewrite(conversation: &mut Conversation) {
 /// A call as the model would have written it.
 fn call(call: &Json) -> String {
     let function = member(call, "function");
-    let [name, arguments] = ["name", "arguments"].map(|name| function.and_then(|function| member(function, name)));
+    let [name, arguments] =
+        ["name", "arguments"].map(|name| function.and_then(|function| member(function, name)));
     let name = name.map_or_else(|| "null".to_owned(), json_text);
     let arguments = match arguments {
         // What is no JSON stands as it was written.

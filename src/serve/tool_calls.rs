@@ -38,14 +38,16 @@ enum Piece {
 pub(super) struct CallsOfAnswer {
     format: CallFormat,
     reader: CallReader,
+    /// Calls beyond so many are left out, as `parallel_tool_calls` asks.
+    most: usize,
     pieces: Vec<Piece>,
 }
 
 impl CallsOfAnswer {
     /// Of an answer that may call the functions of `tools`.
-    pub(super) fn new(format: CallFormat, tools: Option<&Tools>) -> Self {
-        let names = tools.map(Tools::names).unwrap_or_default();
-        Self { format, reader: CallReader::new(format, names), pieces: Vec::new() }
+    pub(super) fn new(format: CallFormat, tools: &Tools) -> Self {
+        let reader = CallReader::new(format, tools.names());
+        Self { format, reader, most: tools.most_calls(), pieces: Vec::new() }
     }
 
     /// The next token, and the text that is sure with it.
@@ -54,12 +56,22 @@ impl CallsOfAnswer {
         if let Some(mark) = self.format.mark_of(tokenizer, id) {
             self.reader.push(mark, &mut self.pieces);
         }
+        self.leave_out();
+    }
+
+    fn leave_out(&mut self) {
+        let most = self.most;
+        self.pieces.retain(|piece| match piece {
+            Piece::Text(_) => true,
+            Piece::Call { index, .. } | Piece::Arguments { index, .. } => *index < most,
+        });
     }
 
     /// The answer is over, with this last text.
     pub(super) fn end(&mut self, rest: &str) {
         self.reader.push(rest, &mut self.pieces);
         self.reader.finish(&mut self.pieces);
+        self.leave_out();
     }
 
     /// As [`end`](Self::end); the whole text outside the calls.

@@ -63,6 +63,8 @@ pub(super) struct Tools {
     /// Name and schema of the parameters of those that may be called.
     callable: Vec<(String, Option<Json>)>,
     must: Must,
+    /// Whether an answer may make more than one.
+    several: bool,
 }
 
 /// Whether an answer has to be a call.
@@ -125,7 +127,7 @@ impl ToolsBody {
                 Must::One
             }
         };
-        Ok(Some(Tools { definitions, callable, must }))
+        Ok(Some(Tools { definitions, callable, must, several: several && must != Must::One }))
     }
 }
 
@@ -204,9 +206,14 @@ impl Tools {
         self.callable.iter().map(|(name, _)| name.clone()).collect()
     }
 
+    /// Most calls of an answer.
+    pub(super) fn most_calls(&self) -> usize {
+        if self.several { usize::MAX } else { 1 }
+    }
+
     /// What an answer has to be; `None` where the model decides.
     pub(super) fn constraint(&self, format: CallFormat, tokenizer: &Tokenizer) -> Option<Constraint> {
-        let Self { callable, must, definitions: _ } = self;
+        let Self { callable, must, definitions: _, several: _ } = self;
         if *must == Must::No {
             return None;
         }
@@ -280,4 +287,4 @@ fn move_references(schema: &mut Value, place: &str) {
 
 #[cfg(test)]
 #[path = "tools/tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -7,7 +7,9 @@ use std::{
 
 use clap::Args;
 
-use super::{ContextArgs, DeviceArgs, DrafterName, DrafterNames, ModelArgs, StoreArgs, numbers::at_least_one};
+use super::{
+    ContextArgs, DeviceArgs, DrafterName, DrafterNames, ModelArgs, StoreArgs, numbers::at_least_one,
+};
 
 /// An address, or `localhost`.
 fn address(text: &str) -> Result<IpAddr, String> {

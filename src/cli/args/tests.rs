@@ -303,7 +303,10 @@ fn drafters_have_the_names_that_plans_know() {
         let Command::Run(run) = parse(&format!("run -p x --drafter {variant}")).unwrap() else {
             panic!("not `run`")
         };
-        assert_eq!(run.drafter.as_ref().map(|drafter| (drafter.name(), drafter.kind())), Some((variant, kind)));
+        assert_eq!(
+            run.drafter.as_ref().map(|drafter| (drafter.name(), drafter.kind())),
+            Some((variant, kind))
+        );
         assert!(parse(&format!("serve --drafter {variant}")).is_ok());
         assert!(parse(&format!("bench --prompts f --arms {variant}")).is_ok());
     }

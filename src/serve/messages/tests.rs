@@ -3,14 +3,18 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::serve::structured::json_text;
+
+fn json_text(value: &Json) -> String {
+    serde_json::to_string(value).unwrap()
+}
 
 fn read(message: Value) -> Result<Message, String> {
-    serde_json::from_value::<MessageBody>(message).unwrap().read()
+    serde_json::from_str::<MessageBody>(&message.to_string()).unwrap().read()
 }
 
 fn arguments(sent: Value) -> Result<String, String> {
-    let call = json!({"id": "c1", "type": "function", "index": 0, "function": {"name": "f", "arguments": sent}});
+    let call =
+        json!({"id": "c1", "type": "function", "index": 0, "function": {"name": "f", "arguments": sent}});
     let message = read(json!({"role": "assistant", "content": null, "tool_calls": [call]}))?;
     assert_eq!(message.content, "");
     let Json::Array(calls) = &message.fields[0].1 else { panic!("{message:?}") };

@@ -11,7 +11,9 @@ fn is_taken(field: &Field, path: Endpoint, number: &str) -> bool {
     let beside = match name {
         "top_logprobs" => ", \"logprobs\": true",
         // The two are equal where both are said.
-        "best_of" if number.trim_matches('"').parse::<f64>().is_ok_and(|n| [1.0, 2.0, 3.0, 4.0].contains(&n)) => {
+        "best_of"
+            if number.trim_matches('"').parse::<f64>().is_ok_and(|n| [1.0, 2.0, 3.0, 4.0].contains(&n)) =>
+        {
             &format!(", \"n\": {}", number.trim_matches('"'))
         }
         _ => "",
@@ -58,15 +60,40 @@ fn numbers_are_taken_in_their_range_and_in_no_other_form() {
         let is_limited = ["max_tokens", "max_completion_tokens"].contains(&field.name());
         let (least, most) = match field.parameter.values {
             Values::Decimal { least, most, .. } => (f64::from(least), f64::from(most)),
-            Values::Integer { least, most, .. } => (least as f64, if is_limited { 50.0 } else { most as f64 }),
+            Values::Integer { least, most, .. } => {
+                (least as f64, if is_limited { 50.0 } else { most as f64 })
+            }
         };
         for path in paths(field) {
             let taken = |number: &str| is_taken(field, path, number);
             assert!(taken("null"), "{field:?}");
-            for number in ["0", "-0", "-0.0", "0.0", "1", "1.0", "1e0", "0.1e1", "2", "5.0", "1.5", "0.5", "-1", "-2.5", "21",
-                "1e30", "1e39", "1e-50", "-1e-50", "9007199254740993", "18446744073709551615", "18446744073709551616",
-                "-9223372036854775808", "-9223372036854775809", "123456789012345678901234567890"]
-            {
+            for number in [
+                "0",
+                "-0",
+                "-0.0",
+                "0.0",
+                "1",
+                "1.0",
+                "1e0",
+                "0.1e1",
+                "2",
+                "5.0",
+                "1.5",
+                "0.5",
+                "-1",
+                "-2.5",
+                "21",
+                "1e30",
+                "1e39",
+                "1e-50",
+                "-1e-50",
+                "9007199254740993",
+                "18446744073709551615",
+                "18446744073709551616",
+                "-9223372036854775808",
+                "-9223372036854775809",
+                "123456789012345678901234567890",
+            ] {
                 let value: f64 = number.parse().unwrap();
                 let above = matches!(field.parameter.values, Values::Decimal { above: true, .. });
                 let inside = (least..=most).contains(&value)

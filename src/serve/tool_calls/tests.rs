@@ -1,6 +1,64 @@
 //! Calls of every family, however their text is cut.
 
+use serde_json::Value;
+
 use super::*;
+use crate::serve::{
+    answers::Endpoint,
+    tools::{self, ToolsBody},
+};
+
+/// The deltas of an answer in Hermes' form and its whole message, beside tools of these names.
+fn answered(text: &str, names: &[&str], several: bool) -> (Vec<Value>, Value) {
+    let tools: Vec<Value> =
+        names.iter().map(|name| json!({"type": "function", "function": {"name": name}})).collect();
+    let body = json!({"tools": tools, "parallel_tool_calls": several}).to_string();
+    let tools = serde_json::from_str::<ToolsBody>(&body).unwrap().asked().unwrap().unwrap();
+    let tokenizer = tools::tests::tokenizer();
+    let frame = Frame::new(Endpoint::Chat, "m", 0, 0);
+    let mut streamed = CallsOfAnswer::new(CallFormat::Hermes, &tools);
+    let mut whole = CallsOfAnswer::new(CallFormat::Hermes, &tools);
+    let mut deltas = Vec::new();
+    for character in text.chars() {
+        let piece = character.to_string();
+        // A token that marks nothing.
+        streamed.push(0, &piece, &tokenizer);
+        whole.push(0, &piece, &tokenizer);
+        deltas.extend(streamed.deltas(&frame));
+    }
+    streamed.end("");
+    deltas.extend(streamed.deltas(&frame));
+    let said = whole.finish("");
+    let mut choice = frame.choice(&said, None, FinishReason::Stop, &tokenizer);
+    whole.put(&frame, FinishReason::Stop, &mut choice);
+    (deltas, choice)
+}
+
+#[test]
+fn an_unknown_function_is_content_whole_and_in_deltas() {
+    let text = "<tool_call>\n{\"name\": \"fly\", \"arguments\": {}}\n</tool_call>";
+    let (deltas, choice) = answered(text, &["now"], true);
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(text), &json!("stop")));
+    assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
+    let content: String = deltas.iter().map(|delta| delta["content"].as_str().unwrap()).collect();
+    assert_eq!(content, text);
+    let (deltas, choice) = answered(text, &["fly"], true);
+    assert_eq!(choice["message"]["tool_calls"][0]["function"], json!({"name": "fly", "arguments": "{}"}));
+    assert_eq!(choice["finish_reason"], "tool_calls");
+    assert!(deltas.iter().all(|delta| delta["content"].is_null()), "{deltas:?}");
+}
+
+#[test]
+fn one_call_is_given_where_one_is_asked_for() {
+    let text = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>".repeat(3);
+    for (several, count) in [(true, 3), (false, 1)] {
+        let (deltas, choice) = answered(&text, &["now"], several);
+        assert_eq!(choice["message"]["tool_calls"].as_array().unwrap().len(), count);
+        assert_eq!(choice["message"]["content"], Value::Null);
+        let begun = deltas.iter().filter(|delta| delta["tool_calls"][0]["id"].is_string());
+        assert_eq!(begun.count(), count, "{deltas:?}");
+    }
+}
 
 /// Text, and calls with their arguments, of an answer cut into parts of `len` bytes.
 fn read(format: CallFormat, text: &str, len: usize) -> (String, Vec<(String, String)>) {
@@ -43,12 +101,7 @@ fn calls_of_every_family_are_read_however_they_are_cut() {
             "",
             vec![call("a", "{}"), call("b", "{\"x\": 1 }")],
         ),
-        (
-            CallFormat::Hermes,
-            "<tool_call>\n{\"name\": \"now\"}\n</tool_call>",
-            "",
-            vec![call("now", "{}")],
-        ),
+        (CallFormat::Hermes, "<tool_call>\n{\"name\": \"now\"}\n</tool_call>", "", vec![call("now", "{}")]),
         (CallFormat::Hermes, "<tool_call>no", "<tool_call>no", vec![]),
         (
             CallFormat::Hermes,

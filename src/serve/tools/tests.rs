@@ -7,7 +7,7 @@ use yggc::text::{TokenKind, Vocabulary};
 use super::*;
 
 /// Bytes as tokens, and one control token.
-fn tokenizer() -> std::sync::Arc<Tokenizer> {
+pub(in crate::serve) fn tokenizer() -> std::sync::Arc<Tokenizer> {
     let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
     tokens.extend(["Ġ", "Ċ", "[TOOL_CALLS]", "<|end|>"].map(String::from));
     let mut kinds = vec![TokenKind::Normal; tokens.len()];
