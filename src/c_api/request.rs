@@ -61,9 +61,9 @@ pub struct GenerateRequest {
     pub min_p: f32,
     /// Divides positive logits, and multiplies others, of tokens that prompt or answer contain; 0 and 1: unchanged.
     pub repetition_penalty: f32,
-    /// Subtracted from a token's logit for each time that the answer contains it.
+    /// Subtracted from a token's logit for each time that the answer contains it; from -2 to 2.
     pub frequency_penalty: f32,
-    /// Subtracted once from the logit of each token that the answer contains.
+    /// Subtracted once from the logit of each token that the answer contains; from -2 to 2.
     pub presence_penalty: f32,
     /// Not 0: plain decoding, with the same tokens.
     pub no_spec: u32,

@@ -36,7 +36,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// What it may be.
     pub values: Values,
-    /// What it does.
+    /// What it does, as a sentence about it without "it".
     pub about: &'static str,
 }
 
@@ -69,7 +69,7 @@ impl Parameter {
     pub const SEED: Self = Self {
         name: "seed",
         values: Values::Integer { least: 0, most: u64::MAX as i128, neutral: None },
-        about: "the same seed draws the same answer",
+        about: "draws the same answer where it is the same",
     };
     /// Of [`Adjustment`](super::Adjustment).
     pub const REPETITION_PENALTY: Self = Self {
@@ -81,19 +81,19 @@ impl Parameter {
     pub const FREQUENCY_PENALTY: Self = Self {
         name: "frequency_penalty",
         values: decimal(-2.0, false, 2.0, 0.0),
-        about: "subtracted from a token's logit for every time that the answer has it",
+        about: "is subtracted from a token's logit for every time that the answer has it",
     };
     /// Of [`Adjustment`](super::Adjustment). Its range is OpenAI's.
     pub const PRESENCE_PENALTY: Self = Self {
         name: "presence_penalty",
         values: decimal(-2.0, false, 2.0, 0.0),
-        about: "subtracted once from the logit of each token that the answer has",
+        about: "is subtracted once from the logit of each token that the answer has",
     };
     /// Each number of [`Adjustment::bias`](super::Adjustment::bias). Its range is OpenAI's.
     pub const LOGIT_BIAS: Self = Self {
         name: "logit_bias",
         values: decimal(-100.0, false, 100.0, 0.0),
-        about: "added to a token's logit; -100 bans it",
+        about: "is added to a token's logit; -100 bans it",
     };
 
     /// All of them.

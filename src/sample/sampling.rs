@@ -53,7 +53,7 @@ impl Default for Sampling {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
     /// A number out of its range.
-    #[error("{}: expected {}, found {found}; it is what {}", parameter.name, parameter.expected(), parameter.about)]
+    #[error("{}: expected {}, found {found}; it {}", parameter.name, parameter.expected(), parameter.about)]
     Parameter {
         /// Which.
         parameter: &'static Parameter,

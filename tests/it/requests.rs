@@ -244,7 +244,7 @@ fn another_thread_cancels_within_a_step() {
     let model = tiny_commands::write("endless.gguf", &spec);
     let options = Options { context: Some(20_000), threads: Some(1), ..Options::new(&model) };
     let mut engine = Engine::open(&options).expect("it opens");
-    let ends = engine.loaded().end_ids().iter().map(|end| (*end, -1e9));
+    let ends = engine.loaded().end_ids().iter().map(|end| (*end, -100.0));
     let cancel = CancelHandle::new();
     let request = Request {
         max_tokens: usize::MAX,

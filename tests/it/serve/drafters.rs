@@ -55,7 +55,7 @@ fn unknown_names_are_refused_with_what_there_is_and_do_not_wait() {
     for (name, part) in [
         ("oracle", "there is no such drafter"),
         ("", "there is no such drafter"),
-        ("substitute4", "it never measured it"),
+        ("lookup_long", "it never measured it"),
         ("model_hidden", "it never measured it"),
         ("layer_skip_v9", "it never measured it"),
     ] {
@@ -64,11 +64,11 @@ fn unknown_names_are_refused_with_what_there_is_and_do_not_wait() {
         assert!(said.contains("kinds of drafters are none, lookup, layer_skip"), "{said}");
     }
     let mut run = on_tiny("run");
-    let run = run.args(["-p", "x", "--plan", plan, "--drafter", "substitute4"]);
+    let run = run.args(["-p", "x", "--plan", plan, "--drafter", "model_hidden"]);
     let said = failure(&run.output().expect("yggc starts"), 3);
     assert!(said.contains("it never measured it") && said.contains("kinds of drafters are none"), "{said}");
     let mut serve = on_tiny("serve");
-    let serve = serve.args(["--port", "0", "--plan", plan, "--drafter", "substitute4"]);
+    let serve = serve.args(["--port", "0", "--plan", plan, "--drafter", "model_hidden"]);
     assert!(failure(&serve.output().expect("yggc starts"), 3).contains("it never measured it"));
 
     let busy = load::start(&["--queue", "0"]);
