@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_name_without_a_plan_is_refused_with_the_kinds_and_what_would_measure_it() {
-        let options = Options { plan_absent_reason: Some("--no-spec".to_owned()), ..Options::new("m.gguf") };
+        let options = Options { plan_absent_reason: Some("none was made".to_owned()), ..Options::new("m.gguf") };
         options.check_drafter("none").unwrap();
         for (name, kind) in [
             ("lookup", Some("lookup")),
@@ -105,7 +105,7 @@ mod tests {
             let expected = kind.map(|kind| Hint::Profile { drafter: kind.to_owned() });
             assert_eq!((error.kind(), error.hint()), (ErrorKind::Input, expected.as_ref()), "{name}");
             let said = error.to_string();
-            assert!(said.contains(&format!("`{name}`")) && said.contains("(--no-spec)"), "{said}");
+            assert!(said.contains(&format!("`{name}`")) && said.contains("(none was made)"), "{said}");
             assert!(said.contains("layer_skip, retrieval"), "{said}");
         }
     }
