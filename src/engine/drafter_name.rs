@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_name_without_a_plan_is_refused_with_the_kinds_and_what_would_measure_it() {
-        let options = Options { plan_absent_reason: Some("none was made".to_owned()), ..Options::new("m.gguf") };
+        let options =
+            Options { plan_absent_reason: Some("none was made".to_owned()), ..Options::new("m.gguf") };
         options.check_drafter("none").unwrap();
         for (name, kind) in [
             ("lookup", Some("lookup")),
