@@ -15,6 +15,7 @@ pub mod profiles;
 pub mod requests;
 pub mod sampling;
 mod sealed;
+pub mod sizes;
 pub mod skip_states;
 pub mod stop_strings;
 pub mod stores;

@@ -3,12 +3,10 @@
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde_json::{Value, json};
 
-use super::GrammarError;
+use super::{GrammarError, counts};
 
-/// Most bytes of a constraint.
+/// Most bytes of a schema.
 const MOST_BYTES: usize = 1 << 20;
-/// Deepest brackets of a grammar or an expression: parsers recurse.
-const MOST_NESTED: usize = 64;
 /// How JSON is laid out: in one line, with one space behind colons and commas. What is laid out in one way only is forced.
 const LAYOUT: &str = "x-guidance";
 
@@ -43,17 +41,17 @@ impl Constraint {
         let grammar = match self {
             Self::JsonObject => GrammarWithLexer::from_json_schema(laid_out(json!({"type": "object"}))),
             Self::JsonSchema(text) => {
-                self.check_length(text)?;
-                GrammarWithLexer::from_json_schema(self.schema(text)?)
+                counts::check_bytes(self.name(), MOST_BYTES, text)?;
+                let schema = self.schema(text)?;
+                counts::check_schema(self.name(), &schema)?;
+                GrammarWithLexer::from_json_schema(schema)
             }
             Self::Regex(text) => {
-                self.check_length(text)?;
-                self.check_nesting(text)?;
+                counts::check_regex(self.name(), text)?;
                 GrammarWithLexer::from_regex(text)
             }
             Self::Lark(text) => {
-                self.check_length(text)?;
-                self.check_nesting(text)?;
+                counts::check_lark(self.name(), text)?;
                 GrammarWithLexer::from_lark(text.clone())
             }
         };
@@ -75,29 +73,6 @@ impl Constraint {
                 Err(refused("expected an object or true, found another JSON value".to_owned()))
             }
         }
-    }
-
-    fn check_length(&self, text: &str) -> Result<(), GrammarError> {
-        if text.len() <= MOST_BYTES {
-            return Ok(());
-        }
-        Err(GrammarError::TooLong { what: self.name(), most: MOST_BYTES, found: text.len() })
-    }
-
-    fn check_nesting(&self, text: &str) -> Result<(), GrammarError> {
-        let (mut level, mut deepest) = (0_usize, 0);
-        for byte in text.bytes() {
-            match byte {
-                b'(' | b'[' | b'{' => level += 1,
-                b')' | b']' | b'}' => level = level.saturating_sub(1),
-                _ => {}
-            }
-            deepest = deepest.max(level);
-        }
-        if deepest <= MOST_NESTED {
-            return Ok(());
-        }
-        Err(GrammarError::TooDeep { what: self.name(), most: MOST_NESTED, found: deepest })
     }
 }
 

@@ -13,6 +13,9 @@ use super::answers::Refused;
 /// Longest time for a client to send a body: one that sends none holds a connection.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Deepest objects and arrays of a body, schemas within it included. Those that read JSON recurse.
+const MOST_NESTED: usize = 100;
+
 /// The bytes of a body, at most `most`, all received before `deadline` and within [`BODY_TIMEOUT`].
 pub(super) async fn read(
     headers: &HeaderMap,
@@ -25,12 +28,45 @@ pub(super) async fn read(
         return Err(too_large(most));
     }
     match timeout_at(deadline.min(Instant::now() + BODY_TIMEOUT), whole(body, most)).await {
-        Ok(read) => read,
+        Ok(read) => read.and_then(check_nesting),
         Err(_) => {
             let what = "the body did not come in time; send it faster";
             Err(Refused::new(StatusCode::REQUEST_TIMEOUT, what))
         }
     }
+}
+
+fn check_nesting(body: Vec<u8>) -> Result<Vec<u8>, Refused> {
+    let found = nesting(&body);
+    if found <= MOST_NESTED {
+        return Ok(body);
+    }
+    let what = format!(
+        "the body: expected objects and arrays nested at most {MOST_NESTED} deep, found {found}; flatten it"
+    );
+    Err(Refused::request(what))
+}
+
+/// How deep the objects and arrays of JSON are nested, those in strings not counted.
+fn nesting(json: &[u8]) -> usize {
+    let (mut level, mut deepest) = (0_usize, 0);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'{' | b'[' => level += 1,
+            b'}' | b']' => level = level.saturating_sub(1),
+            b'"' => {
+                while let Some(byte) = bytes.next().filter(|byte| **byte != b'"') {
+                    if *byte == b'\\' {
+                        bytes.next();
+                    }
+                }
+            }
+            _ => {}
+        }
+        deepest = deepest.max(level);
+    }
+    deepest
 }
 
 async fn whole(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
@@ -49,4 +85,29 @@ async fn whole(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
 fn too_large(most: usize) -> Refused {
     let what = format!("the body is too large: expected at most {most} bytes; send a shorter prompt");
     Refused::new(StatusCode::PAYLOAD_TOO_LARGE, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nesting_is_counted_outside_of_strings() {
+        for (json, expected) in [
+            ("", 0),
+            ("1", 0),
+            ("[[{}]]", 3),
+            (r#"{"a[[[": "{{\"[{", "b": [1]}"#, 2),
+            (r#""\\" [["#, 2),
+            ("]]][", 1),
+        ] {
+            assert_eq!(nesting(json.as_bytes()), expected, "{json}");
+        }
+        assert!(check_nesting("[".repeat(MOST_NESTED).into()).is_ok());
+        let refused = check_nesting("[".repeat(100_000).into()).unwrap_err();
+        assert!(
+            refused.status == 400 && refused.message.contains("at most 100 deep, found 100000"),
+            "{refused:?}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! One thread decodes, one request at a time ([`worker`]). Another is the reactor, which reads requests, puts them into a bounded
 //! [`queue`] and writes answers as they arrive. The reactor never waits for a forward: text is encoded on separate threads, and
-//! the decoder's events arrive through a channel that never fills. Invariants: a request has exactly one end, which is counted once
+//! the decoder's events arrive through a channel that never fills. Constraints are compiled before their request is queued ([`compiling`]). Invariants: a request has exactly one end, which is counted once
 //! ([`ending`]); a client that leaves, a deadline and a drain end a request within one step; nothing a client sends panics.
 //!
 //! The room belongs to the program and uses only the library's public API. It is the only async and the only HTTP.
@@ -14,6 +14,7 @@ mod body;
 mod check;
 mod choices;
 mod client_timeout;
+mod compiling;
 mod connections;
 mod ending;
 mod error;
@@ -81,10 +82,13 @@ pub(crate) fn serve(
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(2)
+        // Two read and encode requests; the others wait for constraints.
+        .max_blocking_threads(2 + compiling::MOST)
         .build()
         .map_err(ServeError::Threads)?;
-    let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics, spans });
+    let compiling = compiling::places();
+    let service =
+        Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics, spans, compiling });
     let served = runtime.block_on(connections::run(Arc::clone(&service), ready));
     queue.close();
     queue.cancel_all();

@@ -19,17 +19,18 @@ use axum::{
 };
 use serde_json::json;
 use tokio::{
-    sync::mpsc::unbounded_channel,
+    sync::{Semaphore, mpsc::unbounded_channel},
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout_at},
 };
-use yggc::engine::{self, Event, FinishReason, Loaded};
+use yggc::engine::{self, CancelHandle, Event, FinishReason, Loaded};
 
 use super::{
     about,
     answers::{Endpoint, Frame, Noted, Refused, Usage},
     body,
     choices::Encoded,
+    compiling,
     ending::Ending,
     events::{self, Answering},
     guests,
@@ -55,6 +56,8 @@ pub(super) struct Service {
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spans: Spans,
+    /// Places of constraints that are compiled.
+    pub(super) compiling: Arc<Semaphore>,
 }
 
 /// Routes of the service.
@@ -109,7 +112,7 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     let arrived = Instant::now();
     let mut ending = Ending::new(Arc::clone(service), endpoint, headers, arrived);
     let deadline = arrived + service.settings.limits.deadline;
-    let asked = match asked(service, endpoint, headers, body, deadline).await {
+    let asked = match asked(service, endpoint, headers, body, (deadline, ending.cancel())).await {
         Ok(asked) => asked,
         Err(refused) => {
             ending.end(refused.status);
@@ -125,15 +128,15 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     }
 }
 
-/// Authorises, reads and parses a request, and encodes its prompts, which fit the limits.
+/// Authorises, reads and parses a request, encodes its prompts, which fit the limits, and compiles its constraint.
 async fn asked(
     service: &Arc<Service>,
     endpoint: Endpoint,
     headers: &HeaderMap,
     body: Body,
-    deadline: Instant,
+    (deadline, cancel): (Instant, CancelHandle),
 ) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
-    let Service { loaded, context, settings, queue, metrics, spans: _ } = &**service;
+    let Service { loaded, context, settings, queue, metrics, spans: _, compiling: _ } = &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
@@ -147,17 +150,17 @@ async fn asked(
         () = queue.closed() => return Err(drained()),
     };
     let (loaded, context) = (Arc::clone(loaded), *context);
-    let service = Arc::clone(service);
+    let preparing = Arc::clone(service);
     // Encoding a long text would block the reactor.
     let encoded = spawn_blocking(move || {
-        let Settings { drafter, limits, .. } = &service.settings;
+        let Settings { drafter, limits, .. } = &preparing.settings;
         let defaults = Defaults { drafter, limits, context };
         let mut asked = match endpoint {
             Endpoint::Chat => requests::chat(&body, &defaults),
             Endpoint::Completions => requests::completion(&body, &defaults),
             Endpoint::Responses => responses::asked(&body, &defaults),
         }?;
-        check_model(&service.settings, asked.model.as_deref())?;
+        check_model(&preparing.settings, asked.model.as_deref())?;
         let calls = structured::prepare(&mut asked, &loaded)?;
         let field = match endpoint {
             Endpoint::Chat | Endpoint::Responses => "messages",
@@ -166,11 +169,15 @@ async fn asked(
         let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
         Ok((asked, calls, encoded))
     });
-    let encoded = encoded.await.map_err(|_| not_encoded())?;
-    encoded.map_err(|refused: Refused| match endpoint {
+    let renamed = |refused: Refused| match endpoint {
         Endpoint::Chat | Endpoint::Completions => refused,
         Endpoint::Responses => responses::renamed(refused),
-    })
+    };
+    let encoded = encoded.await.map_err(|_| not_encoded())?;
+    let (asked, calls, mut encoded) = encoded.map_err(renamed)?;
+    let field = if calls.is_some() { "tools" } else { "response_format" };
+    compiling::compile(service, &mut encoded.requests, field, cancel, deadline).await.map_err(renamed)?;
+    Ok((asked, calls, encoded))
 }
 
 /// Response to a text on which the tokenizer failed.

@@ -61,21 +61,12 @@ pub(super) fn json_text(value: &Json) -> String {
     serde_json::to_string(value).expect("JSON can be written")
 }
 
-/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and refuses a constraint that cannot be kept before the request
-/// waits. Takes a while: nothing for the reactor.
+/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and makes their constraint. Takes a
+/// while: nothing for the reactor.
 pub(super) fn prepare(asked: &mut Asked, loaded: &Loaded) -> Result<Option<CallFormat>, Refused> {
     told_tools::lay_out(&mut asked.request.prompt, loaded)?;
-    let calls = match &asked.tools {
-        None => None,
-        Some(tools) => {
-            let format = CallFormat::of_model(loaded)?;
-            asked.request.constraint = tools.constraint(format, loaded.tokenizer());
-            Some(format)
-        }
-    };
-    if let Some(constraint) = &asked.request.constraint {
-        let field = if calls.is_some() { "tools" } else { "response_format" };
-        loaded.matcher(constraint).map_err(|error| Refused::field(field, error))?;
-    }
-    Ok(calls)
+    let Some(tools) = &asked.tools else { return Ok(None) };
+    let format = CallFormat::of_model(loaded)?;
+    asked.request.constraint = tools.constraint(format, loaded.tokenizer());
+    Ok(Some(format))
 }

@@ -96,6 +96,11 @@ fn constraints() {
 }
 
 #[test]
+fn sizes_of_constraints() {
+    smoke("sizes", targets::sizes::check, 300, 30);
+}
+
+#[test]
 fn stop_strings() {
     smoke("stop_strings", targets::stop_strings::check, 30_000, 1_000);
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 mod choices;
 mod config;
+mod constraints;
 mod conventions;
 mod load;
 mod metrics;
