@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use crate::backend::{Activations, KvFormat, Tier};
 pub use crate::{
-    grammar::Constraint,
+    grammar::{Constraint, Matcher},
     runtime::Pinning,
     sample::{Adjustment, Sampling, argmax},
     speculate::{Reuse, Speculation},
@@ -41,7 +41,6 @@ pub use step_tree::{StepNode, StepTree};
 pub use tuning::tune;
 
 use crate::{
-    grammar::Matcher,
     model::Model,
     plan,
     policy::SkipState,
