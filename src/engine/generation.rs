@@ -189,7 +189,9 @@ impl<'e> Generation<'e> {
                     self.finished = true;
                     return Ok(Some(self.finish(FinishReason::Cancelled)));
                 }
-                stepped => stepped?,
+                stepped => {
+                    stepped?;
+                }
             }
             self.before_step = self.yielded;
         }
