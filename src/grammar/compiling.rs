@@ -19,8 +19,8 @@ use super::GrammarError;
 /// Stack of a thread that compiles: address space, of which only what is used becomes memory. The most objects that a schema may have, one within the
 /// other, take half of it.
 pub(super) const STACK_BYTES: usize = 256 << 20;
-/// Longest time that anyone waits for a constraint: several times what the counts allow on a slow machine.
-pub(super) const MOST_TIME: Duration = Duration::from_secs(20);
+/// Longest time that anyone waits for a constraint: several times what the counts allow on a slow machine, and longer than a first mask may take.
+pub(super) const MOST_TIME: Duration = Duration::from_secs(30);
 /// Threads that compile at once, abandoned ones included: so many that some slow constraints do not shut out a quick one, and so few that decoding
 /// keeps a share of the processor.
 pub(super) const MOST_THREADS: usize = 4;

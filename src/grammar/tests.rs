@@ -251,7 +251,10 @@ fn work_that_never_ends_is_given_up() {
     let (_, grammar) = tokens();
     let error = grammar.matcher(&endless()).unwrap_err();
     assert!(matches!(error, GrammarError::Stuck { tokens: 0, .. }), "{error}");
-    assert!(["longer than 4 s", "simplify"].iter().all(|part| error.to_string().contains(part)), "{error}");
+    assert!(
+        ["that takes longer than", "simplify"].iter().all(|part| error.to_string().contains(part)),
+        "{error}"
+    );
     // Others are compiled as before.
     grammar.matcher(&Constraint::Regex("b".to_owned())).unwrap();
 }

@@ -62,7 +62,7 @@ impl GrammarTokens {
     }
 
     /// Compiles a constraint: the matcher of an answer that has no token yet. That is done on a thread of its own, which has the stack that the
-    /// limits of constraints are measured against; the caller waits, at most 20 s.
+    /// limits of constraints are measured against; the caller waits, at most 30 s.
     ///
     /// # Errors
     /// [`GrammarError`] for a constraint that is malformed, not supported, or too large.
