@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod added_flags;
 mod byte_level;
 mod charsmap;
 mod chat;
