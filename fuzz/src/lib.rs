@@ -18,4 +18,5 @@ mod sealed;
 pub mod skip_states;
 pub mod stop_strings;
 pub mod stores;
+pub mod templates;
 mod tiny;

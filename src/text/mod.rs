@@ -34,6 +34,7 @@ mod pre_tokenizer;
 mod python;
 mod sentence_piece;
 mod stop_strings;
+mod template;
 mod to_json;
 mod tokenizer;
 mod tokenizer_config;
