@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::{panic, thread};
 
 use chrono::NaiveDateTime;
-use minijinja::value::{Kwargs, Value};
+use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, State};
 
 use super::chat::{Conversation, GenerationPrompt, Message};
-use super::python::{to_json, without_generation_tags};
+use super::python::without_generation_tags;
 use super::template::{Budget, compile, environment};
 use super::{Json, TextError};
 
@@ -45,15 +45,10 @@ impl ChatTemplate {
     /// # Errors
     /// [`TextError::InvalidTemplate`] with the line that is wrong, or the limit that it goes beyond.
     pub fn compile(source: &str) -> Result<Self, TextError> {
-        let mut environment = environment();
-        environment.add_function("raise_exception", raise_exception);
-        environment.add_filter("tojson", |state: &State<'_, '_>, value: Value, options: Kwargs| {
-            to_json(&*Budget::of(state)?, &value, options)
-        });
         let plain_source = without_generation_tags(source);
         let compiled = on_own_stack(|| compile(&plain_source).map(|_| ()).map_err(|error| reason(&error)));
         compiled.map_err(|reason| TextError::InvalidTemplate { reason })?;
-        Ok(Self { environment, source: source.to_owned(), plain_source })
+        Ok(Self { environment: environment(), source: source.to_owned(), plain_source })
     }
 
     /// The template as it was given.
@@ -83,9 +78,7 @@ impl ChatTemplate {
         });
         match rendered {
             Ok(layout) if layout.len() <= limit => Ok(layout + &conversation.opening),
-            Ok(_) => {
-                Err(TextError::Render { reason: format!("the output is longer than {limit} bytes") })
-            }
+            Ok(_) => Err(TextError::Render { reason: format!("the output is longer than {limit} bytes") }),
             Err(reason) => Err(TextError::Render { reason }),
         }
     }
@@ -159,10 +152,6 @@ fn strftime(now: NaiveDateTime, format: &str) -> Result<String, minijinja::Error
         minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {format:?} is no format"))
     })?;
     Ok(text)
-}
-
-fn raise_exception(message: String) -> Result<String, minijinja::Error> {
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
 }
 
 /// An error and its causes in one line.

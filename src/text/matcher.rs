@@ -161,6 +161,9 @@ mod tests {
         let word = Edges { is_word: true, ..Edges::default() };
         let found = with_edges(&["ab"], BTreeMap::from([(0, word)]));
         assert_eq!(found.split("ab cab ab_ (ab)"), [Token(0, 2), Text(" cab ab_ ("), Token(0, 2), Text(")")]);
-        assert_eq!(found.split("²ab ab\u{301} ab\u{200d}"), [Text("²"), Token(0, 2), Text(" ab\u{301} ab\u{200d}")]);
+        assert_eq!(
+            found.split("²ab ab\u{301} ab\u{200d}"),
+            [Text("²"), Token(0, 2), Text(" ab\u{301} ab\u{200d}")]
+        );
     }
 }

@@ -15,7 +15,8 @@ use yggc::{
         gguf::{Array, DATA_ALIGNMENT, TensorRecord, Value, encode_header, parse},
     },
     text::{
-        ChatTemplate, Conversation, GenerationPrompt, Message, Role, TokenKind, Tokenizer, TokenizerConfig, Vocabulary,
+        ChatTemplate, Conversation, GenerationPrompt, Message, Role, TokenKind, Tokenizer, TokenizerConfig,
+        Vocabulary,
     },
 };
 
@@ -51,7 +52,9 @@ fn open(path: &Path) -> Result<(), String> {
     let model = Model::open(path).map_err(|error| said(&error))?;
     let _ = model.fingerprint();
     let tokenizer = match &model.vocabulary {
-        VocabularySource::Gguf(found) => Tokenizer::from_vocabulary(vocabulary(found).map_err(|error| said(&error))?),
+        VocabularySource::Gguf(found) => {
+            Tokenizer::from_vocabulary(vocabulary(found).map_err(|error| said(&error))?)
+        }
         VocabularySource::Json { tokenizer, config } => config
             .as_deref()
             .map_or_else(|| Ok(TokenizerConfig::default()), TokenizerConfig::from_json)
@@ -128,7 +131,8 @@ fn folder(family: &str) -> Files {
     let json: Json = serde_json::from_slice(&config).expect("JSON");
     let count = json["vocab_size"].as_u64().expect("a number") as usize;
     let file = tokenizer(family, count).to_json().expect("a tokenizer");
-    let tokenizer_config = serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "chat_template": TEMPLATE});
+    let tokenizer_config =
+        serde_json::json!({"bos_token": "<s>", "eos_token": "</s>", "chat_template": TEMPLATE});
     BTreeMap::from([
         ("config.json", config),
         ("model.safetensors", data(family, "model.safetensors")),
@@ -224,12 +228,20 @@ pub(crate) fn check(family: &str, is_folder: bool) {
         let name = *names[i as usize % names.len()];
         let bytes = damaged.get_mut(name).expect("it is there");
         // Weights are most of a file; what says things about them is in front.
-        let head = if name == "m.gguf" || name == "model.safetensors" { bytes.len().min(12 << 10) } else { bytes.len() };
+        let head = if name == "m.gguf" || name == "model.safetensors" {
+            bytes.len().min(12 << 10)
+        } else {
+            bytes.len()
+        };
         let front = mutator.of(&[bytes[..head].to_vec()]);
         bytes.splice(..head, front);
         accepted += usize::from(attempt(&damaged, &format!("damage {i} of {name}")));
     }
-    report(&format!("{family}, {container}: {accepted} of {count} damaged ones open; at most {} KiB and {:?}", worst.0 >> 10, worst.1));
+    report(&format!(
+        "{family}, {container}: {accepted} of {count} damaged ones open; at most {} KiB and {:?}",
+        worst.0 >> 10,
+        worst.1
+    ));
 }
 
 #[allow(clippy::print_stdout, reason = "what was found is the measure of a release")]
@@ -263,14 +275,21 @@ fn hostile_gguf(whole: &[u8]) -> Planned {
         add(format!("{count} keys"), edited(16, &count.to_le_bytes()));
         // Behind the header is the length of the first key.
         add(format!("a key of {count} bytes"), edited(24, &count.to_le_bytes()));
-        for name in ["tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"] {
+        for name in [
+            "tokenizer.ggml.tokens",
+            "tokenizer.ggml.scores",
+            "tokenizer.ggml.merges",
+            "tokenizer.ggml.token_type",
+        ] {
             // Behind the name: type, type of the elements, number of them.
             if let Some(at) = place_of(whole, name) {
                 add(format!("{count} in {name}"), edited(at + 8, &count.to_le_bytes()));
             }
         }
     }
-    for name in ["tokenizer.ggml.tokens", "tokenizer.ggml.model", "tokenizer.chat_template", "general.architecture"] {
+    for name in
+        ["tokenizer.ggml.tokens", "tokenizer.ggml.model", "tokenizer.chat_template", "general.architecture"]
+    {
         let at = place_of(whole, name).expect("it has the key");
         for kind in 0..14_u32 {
             add(format!("type {kind} of {name}"), edited(at, &kind.to_le_bytes()));
@@ -285,6 +304,21 @@ fn hostile_gguf(whole: &[u8]) -> Planned {
     }
     let place = file.tensors.values().next().expect("a tensor").bytes.clone();
     add("NaN for weights".into(), edited(place.start, &vec![0xFF; place.len()]));
+    // As many entries as fit, each as small as can be.
+    let filled = |keys: u64, entry: &dyn Fn(u32) -> Vec<u8>| {
+        let mut file = encode_header(3, &BTreeMap::new(), &[]);
+        file[16..24].copy_from_slice(&keys.to_le_bytes());
+        (0..keys).for_each(|key| file.extend(entry(key as u32)));
+        file
+    };
+    let named =
+        |key: u32, rest: &[u8]| [&8_u64.to_le_bytes()[..], format!("{key:08}").as_bytes(), rest].concat();
+    add("50,000 keys".into(), filled(50_000, &|key| named(key, &[0, 0, 0, 0, 1])));
+    let list = |kind: u32, count: u64, bytes: usize| {
+        [&9_u32.to_le_bytes()[..], &kind.to_le_bytes(), &count.to_le_bytes(), &vec![0; bytes]].concat()
+    };
+    add("100,000 empty texts".into(), filled(1, &|key| named(key, &list(8, 100_000, 800_000))));
+    add("100,000 empty lists".into(), filled(1, &|key| named(key, &list(9, 100_000, 1_200_000))));
     // Arrays in arrays, as deep as the file is long: each says its type, and that it has one element.
     let mut deep = encode_header(3, &BTreeMap::new(), &[]);
     deep[16..24].copy_from_slice(&1_u64.to_le_bytes());
@@ -323,7 +357,15 @@ fn hostile_folders(whole: &Files) -> Planned {
         }
         let json: Json = serde_json::from_slice(text).expect("JSON");
         for key in json.as_object().expect("an object").keys() {
-            for value in [Json::Null, (-1).into(), u64::MAX.into(), 1e300.into(), "x".into(), Json::Array(vec![]), true.into()] {
+            for value in [
+                Json::Null,
+                (-1).into(),
+                u64::MAX.into(),
+                1e300.into(),
+                "x".into(),
+                Json::Array(vec![]),
+                true.into(),
+            ] {
                 let mut changed = json.clone();
                 changed[key.as_str()] = value.clone();
                 with(&format!("with {value} for {key}"), name, changed.to_string().into_bytes());
@@ -339,9 +381,13 @@ fn hostile_folders(whole: &Files) -> Planned {
         bytes[..8].copy_from_slice(&u64::to_le_bytes(length));
         with(&format!("with a header of {length} bytes"), "model.safetensors", bytes);
     }
-    for header in ["[".repeat(100_000), "{\"a\":".repeat(100_000), hostile_tensor("[18446744073709551615,2]", "[0,8]"),
-        hostile_tensor("[4]", "[0,18446744073709551615]"), hostile_tensor("[4]", "[8,0]")]
-    {
+    for header in [
+        "[".repeat(100_000),
+        "{\"a\":".repeat(100_000),
+        hostile_tensor("[18446744073709551615,2]", "[0,8]"),
+        hostile_tensor("[4]", "[0,18446744073709551615]"),
+        hostile_tensor("[4]", "[8,0]"),
+    ] {
         let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 64]].concat();
         with("with a hostile header", "model.safetensors", bytes);
     }
@@ -369,19 +415,45 @@ fn hostile_steps() -> Vec<(&'static str, &'static str, Json)> {
     let nested = |kind: &str, list: &str, inner: Json| {
         (0..60).fold(inner, |inner, _| serde_json::json!({"type": kind, list: [inner]}))
     };
-    let split = |pattern: String| {
-        serde_json::json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
-    };
+    let split = |pattern: String| serde_json::json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
     vec![
-        ("normalizers in normalizers", "normalizer", nested("Sequence", "normalizers", serde_json::json!({"type": "NFC"}))),
+        (
+            "normalizers in normalizers",
+            "normalizer",
+            nested("Sequence", "normalizers", serde_json::json!({"type": "NFC"})),
+        ),
         ("steps in steps", "pre_tokenizer", nested("Sequence", "pretokenizers", split("a".into()))),
-        ("decoders in decoders", "decoder", nested("Sequence", "decoders", serde_json::json!({"type": "Fuse"}))),
-        ("processors in processors", "post_processor", nested("Sequence", "processors", serde_json::json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}))),
+        (
+            "decoders in decoders",
+            "decoder",
+            nested("Sequence", "decoders", serde_json::json!({"type": "Fuse"})),
+        ),
+        (
+            "processors in processors",
+            "post_processor",
+            nested(
+                "Sequence",
+                "processors",
+                serde_json::json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}),
+            ),
+        ),
         ("a deep pattern", "pre_tokenizer", split("(".repeat(50_000) + &")".repeat(50_000))),
         ("a large pattern", "pre_tokenizer", split("(((a{100}){100}){100}){100}".into())),
         ("a pattern that tries much", "pre_tokenizer", split(r"(?=(a+)+$)(a*)*\1b".into())),
-        ("a table that is none", "normalizer", serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"})),
-        ("an id beyond all", "added_tokens", serde_json::json!([{"id": u32::MAX, "content": "x", "special": true}])),
-        ("a token twice", "added_tokens", serde_json::json!([{"id": 5, "content": "x"}, {"id": 5, "content": "y"}])),
+        (
+            "a table that is none",
+            "normalizer",
+            serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        ),
+        (
+            "an id beyond all",
+            "added_tokens",
+            serde_json::json!([{"id": u32::MAX, "content": "x", "special": true}]),
+        ),
+        (
+            "a token twice",
+            "added_tokens",
+            serde_json::json!([{"id": 5, "content": "x"}, {"id": 5, "content": "y"}]),
+        ),
     ]
 }

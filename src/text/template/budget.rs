@@ -156,7 +156,9 @@ impl Budget {
         let mut meter = Meter { budget: self, refusal: None };
         match write!(meter, "{value}") {
             Ok(()) => self.charge(1),
-            Err(fmt::Error) => Err(meter.refusal.unwrap_or_else(|| refused("a value has no text".to_owned()))),
+            Err(fmt::Error) => {
+                Err(meter.refusal.unwrap_or_else(|| refused("a value has no text".to_owned())))
+            }
         }
     }
 }

@@ -9,18 +9,99 @@ use super::budget::{Budget, text_bytes};
 
 /// Filters of the engine.
 pub(super) const FILTERS: [&str; 47] = [
-    "safe", "escape", "e", "lower", "upper", "title", "capitalize", "replace", "length", "count", "dictsort", "items",
-    "reverse", "trim", "join", "split", "lines", "default", "d", "round", "abs", "int", "float", "attr", "first",
-    "last", "min", "max", "sort", "list", "string", "bool", "batch", "slice", "sum", "indent", "select", "reject",
-    "selectattr", "rejectattr", "map", "groupby", "unique", "chain", "zip", "pprint", "format",
+    "safe",
+    "escape",
+    "e",
+    "lower",
+    "upper",
+    "title",
+    "capitalize",
+    "replace",
+    "length",
+    "count",
+    "dictsort",
+    "items",
+    "reverse",
+    "trim",
+    "join",
+    "split",
+    "lines",
+    "default",
+    "d",
+    "round",
+    "abs",
+    "int",
+    "float",
+    "attr",
+    "first",
+    "last",
+    "min",
+    "max",
+    "sort",
+    "list",
+    "string",
+    "bool",
+    "batch",
+    "slice",
+    "sum",
+    "indent",
+    "select",
+    "reject",
+    "selectattr",
+    "rejectattr",
+    "map",
+    "groupby",
+    "unique",
+    "chain",
+    "zip",
+    "pprint",
+    "format",
 ];
 
 /// Tests of the engine.
 pub(super) const TESTS: [&str; 42] = [
-    "undefined", "defined", "none", "safe", "escaped", "boolean", "odd", "even", "divisibleby", "number", "integer",
-    "int", "float", "string", "sequence", "iterable", "mapping", "startingwith", "endingwith", "lower", "upper",
-    "sameas", "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">", "ge",
-    ">=", "in", "true", "false", "filter", "test",
+    "undefined",
+    "defined",
+    "none",
+    "safe",
+    "escaped",
+    "boolean",
+    "odd",
+    "even",
+    "divisibleby",
+    "number",
+    "integer",
+    "int",
+    "float",
+    "string",
+    "sequence",
+    "iterable",
+    "mapping",
+    "startingwith",
+    "endingwith",
+    "lower",
+    "upper",
+    "sameas",
+    "eq",
+    "equalto",
+    "==",
+    "ne",
+    "!=",
+    "lt",
+    "lessthan",
+    "<",
+    "le",
+    "<=",
+    "gt",
+    "greaterthan",
+    ">",
+    "ge",
+    ">=",
+    "in",
+    "true",
+    "false",
+    "filter",
+    "test",
 ];
 
 /// Functions of the engine; `debug` is left out, which prints everything that there is.
@@ -61,7 +142,8 @@ pub(super) fn charge_call(budget: &Budget, name: &str, arguments: &[&Value]) -> 
     let text = first.as_str().unwrap_or_default();
     match name {
         "replace" => {
-            let [from, to] = [0, 1].map(|at| rest.get(at).and_then(|value| value.as_str()).unwrap_or_default());
+            let [from, to] =
+                [0, 1].map(|at| rest.get(at).and_then(|value| value.as_str()).unwrap_or_default());
             budget.charge(product(text.matches(from).count(), to.len()))
         }
         "join" => {
@@ -88,8 +170,10 @@ pub(super) fn charge_call(budget: &Budget, name: &str, arguments: &[&Value]) -> 
             None => 1 + text.split_whitespace().count(),
         }),
         "lines" | "splitlines" => budget.charge_items(1 + text.matches(['\n', '\r']).count()),
-        "list" | "reverse" | "map" | "select" | "reject" | "selectattr" | "rejectattr" | "chain" | "zip" | "items"
-        | "keys" | "values" => arguments.iter().try_for_each(|value| budget.charge_items(size(value))),
+        "list" | "reverse" | "map" | "select" | "reject" | "selectattr" | "rejectattr" | "chain" | "zip"
+        | "items" | "keys" | "values" => {
+            arguments.iter().try_for_each(|value| budget.charge_items(size(value)))
+        }
         // Sorting compares a value about as often as the list has doublings.
         "sort" | "unique" | "groupby" | "dictsort" | "min" | "max" => {
             budget.charge_items(size(first))?;
@@ -113,8 +197,22 @@ pub(super) fn charge_call(budget: &Budget, name: &str, arguments: &[&Value]) -> 
 pub(super) fn is_flat(name: &str) -> bool {
     matches!(
         name,
-        "list" | "reverse" | "sort" | "unique" | "select" | "reject" | "selectattr" | "rejectattr" | "first" | "last"
-            | "min" | "max" | "default" | "d" | "attr" | "get"
+        "list"
+            | "reverse"
+            | "sort"
+            | "unique"
+            | "select"
+            | "reject"
+            | "selectattr"
+            | "rejectattr"
+            | "first"
+            | "last"
+            | "min"
+            | "max"
+            | "default"
+            | "d"
+            | "attr"
+            | "get"
     )
 }
 

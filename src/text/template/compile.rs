@@ -10,9 +10,7 @@ use minijinja::machinery::{
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 
-use super::operators::{
-    ADD, CHANGED, COMPARISONS, CONCAT, EACH, ITEM, KEEP, LIST, MAP, MULTIPLY, SLICE,
-};
+use super::operators::{ADD, CHANGED, COMPARISONS, CONCAT, EACH, ITEM, KEEP, LIST, MAP, MULTIPLY, SLICE};
 
 const NAME: &str = "chat_template";
 
@@ -101,7 +99,9 @@ fn check_size(source: &str) -> Result<(), Error> {
         }
         if links > MAX_CHAIN {
             let line = span.start_line;
-            return beyond(format!("the tag on line {line} has more than {MAX_CHAIN} operators and brackets"));
+            return beyond(format!(
+                "the tag on line {line} has more than {MAX_CHAIN} operators and brackets"
+            ));
         }
         if branches > MAX_ELIF {
             return beyond(format!("it has more than {MAX_ELIF} `elif`"));

@@ -1,12 +1,13 @@
 //! The engine without what could reach beyond a template, its filters, tests, methods and functions charged for.
 
-use minijinja::value::{Rest, Value};
-use minijinja::{AutoEscape, Environment, State, escape_formatter};
+use minijinja::value::{Kwargs, Rest, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::budget::Budget;
 use super::checked::{FILTERS, FUNCTIONS, TESTS, charge_call, filter, function, is_flat, test};
 use super::operators;
+use crate::text::python::to_json;
 
 /// Most instructions of one rendering.
 const FUEL: u64 = 5_000_000;
@@ -57,6 +58,12 @@ pub(in crate::text) fn environment() -> Environment<'static> {
             budget.admit(function(name, &arguments)?)
         });
     }
+    environment.add_filter("tojson", |state: &State<'_, '_>, value: Value, options: Kwargs| {
+        to_json(&*Budget::of(state)?, &value, options)
+    });
+    environment.add_function("raise_exception", |message: String| {
+        Err::<String, _>(Error::new(ErrorKind::InvalidOperation, message))
+    });
     operators::add_to(&mut environment);
     environment
 }

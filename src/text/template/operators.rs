@@ -124,7 +124,8 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
             charge_comparison(&*Budget::of(state)?, a, b)?;
             compare(a, b)
         };
-        environment.add_function(name, move |state: &State<'_, '_>, a: Value, b: Value| charged(state, &a, &b));
+        environment
+            .add_function(name, move |state: &State<'_, '_>, a: Value, b: Value| charged(state, &a, &b));
         environment.add_function(in_chain, move |state: &State<'_, '_>, a: Value, b: Value| {
             let result = charged(state, &a, &b)?;
             // They are unpacked from the last on.
