@@ -47,7 +47,8 @@ pub(in crate::text) fn environment() -> Environment<'static> {
     }
     for name in TESTS {
         environment.add_test(name, move |state: &State<'_, '_>, arguments: Rest<Value>| {
-            charge_call(&*Budget::of(state)?, name, &arguments.iter().collect::<Vec<_>>())?;
+            let budget = Budget::of(state)?;
+            charge_call(&budget, name, &arguments.iter().collect::<Vec<_>>())?;
             test(name, &arguments)
         });
     }
@@ -59,7 +60,8 @@ pub(in crate::text) fn environment() -> Environment<'static> {
         });
     }
     environment.add_filter("tojson", |state: &State<'_, '_>, value: Value, options: Kwargs| {
-        to_json(&*Budget::of(state)?, &value, options)
+        let budget = Budget::of(state)?;
+        to_json(&budget, &value, options)
     });
     environment.add_function("raise_exception", |message: String| {
         Err::<String, _>(Error::new(ErrorKind::InvalidOperation, message))

@@ -121,7 +121,8 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     });
     for (name, in_chain, compare) in COMPARISONS {
         let charged = move |state: &State<'_, '_>, a: &Value, b: &Value| {
-            charge_comparison(&*Budget::of(state)?, a, b)?;
+            let budget = Budget::of(state)?;
+            charge_comparison(&budget, a, b)?;
             compare(a, b)
         };
         environment
