@@ -93,9 +93,9 @@ fn vocabulary(found: &GgufVocabulary) -> Result<Vocabulary, yggc::text::TextErro
     })
 }
 
-/// A tokenizer of so many tokens: SentencePiece's for the families that have it, else in bytes.
+/// A tokenizer of so many tokens: SentencePiece's for the families that have it and for one too small to spell all bytes, else in bytes.
 fn tokenizer(family: &str, count: usize) -> Vocabulary {
-    let is_marks = matches!(family, "llama" | "mistral" | "phi3" | "gemma2" | "gemma3");
+    let is_marks = matches!(family, "llama" | "mistral" | "phi3" | "gemma2" | "gemma3" | "olmo2");
     let controls = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"];
     let mut tokens: Vec<String> = controls.map(str::to_owned).to_vec();
     let mut kinds = vec![TokenKind::Control; tokens.len()];
@@ -104,6 +104,8 @@ fn tokenizer(family: &str, count: usize) -> Vocabulary {
     tokens.extend(if is_marks { vec!["▁"] } else { vec!["Ġ", "Ċ"] }.into_iter().map(String::from));
     tokens.extend(["he", "ll", "hell"].map(String::from));
     kinds.resize(tokens.len(), TokenKind::Normal);
+    tokens.truncate(count);
+    kinds.truncate(count);
     while tokens.len() < count {
         tokens.push(format!("<unused{}>", tokens.len()));
         kinds.push(TokenKind::Unused);

@@ -166,11 +166,14 @@ impl Budget {
 /// Checks that a value may be in another one, or in a namespace: a namespace could be changed to contain itself, and functions keep
 /// whatever they were made in.
 pub(super) fn check_data(value: &Value) -> Result<(), Error> {
+    let is_named = |names: &[&str]| {
+        value.as_object().is_some_and(|object| names.iter().any(|name| object.type_name().contains(name)))
+    };
     let what = match value.kind() {
         ValueKind::Plain | ValueKind::Invalid => "something that is no data",
-        ValueKind::Map if value.as_object().is_some_and(|it| it.type_name().ends_with("Namespace")) => {
-            "a namespace"
-        }
+        // Macros, loops and what macros enclose look like objects.
+        ValueKind::Map if is_named(&["minijinja::vm::"]) => "something that is no data",
+        ValueKind::Map if is_named(&["namespace_object"]) => "a namespace",
         _ => return Ok(()),
     };
     Err(refused(format!("a list, an object or a namespace holds {what}")))
