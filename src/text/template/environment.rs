@@ -15,7 +15,7 @@ const FUEL: u64 = 5_000_000;
 /// Most nested calls, loops and conditions of one rendering.
 const RECURSION_LIMIT: usize = 200;
 
-/// An environment for [`Program`](super::Program)s. It has no templates that one could include.
+/// An environment for compiled templates. It has none that one could include.
 pub(in crate::text) fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_auto_escape_callback(|_| AutoEscape::None);

@@ -7,9 +7,9 @@
 //!
 //! Invariants:
 //! - What a rendering allocates is at most a small multiple of its budget, and so is its time.
-//! - A value that a variable keeps nests at most [`MAX_DEPTH`] deep and is no lazy view of another: dropping, printing and comparing
+//! - A value that a variable keeps nests at most `MAX_DEPTH` deep and is no lazy view of another: dropping, printing and comparing
 //!   values recurse no deeper, and no value contains itself.
-//! - The source nests and chains at most so deep that compiling it takes less than half a megabyte of stack.
+//! - The source nests and chains at most so deep that compiling and rendering it takes less than half of the stack that templates have.
 
 mod budget;
 mod checked;
