@@ -19,7 +19,7 @@ use crate::{
         refinement::Refinement,
         settings::{self, Machine},
     },
-    serve::{ApiKey, Idle, Limits, Settings, serve},
+    serve::{ApiKey, Idle, Limits, Settings, is_here_alone, serve},
 };
 
 /// Runs `yggc serve`.
@@ -65,11 +65,8 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
             drain: Duration::from_secs(args.drain),
         },
     };
-    if settings.key.is_none() && !args.host.is_loopback() {
-        output::remark(format_args!(
-            "whoever reaches {} may use this service: no key is asked for; give one with --api-key-file",
-            args.host
-        ));
+    if let Some(exposed) = exposed(&settings) {
+        output::remark(format_args!("{exposed}"));
     }
     let name = settings.model_name.clone();
     let mut printed = Ok(());
@@ -78,6 +75,30 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         printed = output::text(format_args!("http://{address}\n"));
     })?;
     printed
+}
+
+/// Who can reach the service and what is open to them, where that is not this machine alone.
+fn exposed(settings: &Settings) -> Option<String> {
+    let address = settings.address.ip();
+    let sites = match settings.origins.iter().any(|origin| origin == "*") {
+        true => " and pages of all sites",
+        false => "",
+    };
+    let who = match address {
+        _ if is_here_alone(address) && sites.is_empty() => return None,
+        _ if is_here_alone(address) => "programs of this machine".to_owned(),
+        _ if address.is_unspecified() => format!("all machines that reach any address of this one ({address})"),
+        _ => format!("all machines that reach {address}"),
+    };
+    Some(match &settings.key {
+        None => format!(
+            "warning: {who}{sites} may use this service: no key is asked for; give one with --api-key-file"
+        ),
+        Some(_) => format!(
+            "{who}{sites} may use this service with the key, and without it read /, /health, /ready, /version and /metrics; \
+             nothing is encrypted"
+        ),
+    })
 }
 
 /// The refinement of the cached plan, after so many seconds without a request.

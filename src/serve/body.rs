@@ -1,6 +1,6 @@
 //! Reads a request's body within limits of size and time.
 
-use std::{future::poll_fn, pin::Pin, time::Duration};
+use std::{error::Error, future::poll_fn, pin::Pin, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -36,7 +36,7 @@ pub(super) async fn read(
 async fn whole(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|error| Refused::request(format!("the body ended early: {error}")))?;
+        let frame = frame.map_err(|error| ended_early(&error))?;
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > most {
             return Err(too_large(most));
@@ -44,6 +44,17 @@ async fn whole(mut body: Body, most: usize) -> Result<Vec<u8>, Refused> {
         bytes.extend_from_slice(data);
     }
     Ok(bytes)
+}
+
+fn ended_early(error: &dyn Error) -> Refused {
+    let mut why = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        why.push_str(&format!(": {deeper}"));
+        cause = deeper.source();
+    }
+    let what = "expected as many bytes as Content-Length says, or chunks that are well formed; send all of it";
+    Refused::request(format!("the body ended early: {why}: {what}"))
 }
 
 fn too_large(most: usize) -> Refused {

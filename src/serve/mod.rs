@@ -25,6 +25,7 @@ mod idle;
 mod key;
 mod metrics;
 mod page;
+mod places;
 mod prefill;
 mod queue;
 mod requests;
@@ -51,6 +52,7 @@ use yggc::engine::{Engine, Options};
 pub(crate) use self::check::check_body;
 pub(crate) use self::{
     error::ServeError,
+    guests::is_here_alone,
     idle::{Idle, IdleWork},
     key::ApiKey,
     settings::{Limits, Settings},

@@ -11,7 +11,7 @@ use std::{
 use axum::{
     Json, Router,
     body::Body,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
@@ -337,10 +337,14 @@ async fn models(State(service): State<Arc<Service>>, headers: HeaderMap) -> Resu
 
 async fn model(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     authorise(&service.settings, &headers)?;
+    let Ok(Path(name)) = name else {
+        let what = "the model's name is not UTF-8; see /v1/models for the one that is served";
+        return Err(Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found"));
+    };
     check_model(&service.settings, Some(&name))?;
     Ok(Json(described(&service)).into_response())
 }

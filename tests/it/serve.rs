@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 mod choices;
 mod config;
 mod conventions;
+mod hostile;
 mod load;
 mod metrics;
 mod openai;
