@@ -51,11 +51,11 @@ class Turns:
             self.open[self.count] = time.monotonic()
             return self.count
 
-    def end(self, number):
-        """The seconds from a request's turn, when all that were sent before it had ended, to now."""
+    def end(self, number, alone=False):
+        """The seconds from a request's turn, when all that were sent before it had ended, to now; if it is alone, from its sending."""
         with self.lock:
             now, sent = time.monotonic(), self.open.pop(number)
-            turn = max([sent, *(end for begin, end in self.ended if begin < sent)])
+            turn = max([sent, *(end for begin, end in self.ended if begin < sent and not alone)])
             self.ended.append((sent, now))
             oldest = min(self.open.values(), default=now)
             self.ended = [entry for entry in self.ended if entry[1] > oldest]
@@ -73,6 +73,7 @@ class Soak:
         self.turns = Turns()
         self.alone_s = collections.defaultdict(float)
         self.late_s = []
+        self.slowed = collections.deque(maxlen=5)
         self.rss_kib = []
         self.end = 0.0
 
@@ -107,26 +108,40 @@ class Soak:
         if (text, reason) != self.expected[key]:
             raise Broken(f"{key}: expected {self.expected[key]}, found {(text, reason)}")
 
-    def ended(self, turn, key):
-        """Notes how long a good request took beyond its turn; before the load, how long it takes alone."""
+    def ended(self, turn, key, generating_s=None):
+        """Notes how long a good request took beyond its turn and its own time; before the load, its time alone.
+
+        Its own time is that between its first and its last token where it was streamed. Else it is its time alone, as many times as the
+        last streams took longer than alone: other programs may slow all of them down.
+        """
         took = self.turns.end(turn)
         with self.lock:
             if not self.end:
                 self.alone_s[key] = max(self.alone_s[key], took)
                 return
-            late = took - self.alone_s[key]
+            if generating_s is not None:
+                self.slowed.append(max(1.0, generating_s / self.alone_s[key]))
+            own_s = self.alone_s[key] * max(self.slowed, default=1.0) if generating_s is None else generating_s
+            late = took - own_s
             self.late_s.append(late)
         if late > MOST_LATE_S:
             raise Broken(f"{key} was answered {late:.1f} s later than its turn")
+
+    def refused_in_time(self, turn):
+        """A refusal waits for nobody's turn."""
+        took = self.turns.end(turn, alone=True)
+        if took > MOST_LATE_S:
+            raise Broken(f"a request was refused after {took:.1f} s")
 
     def whole(self, connection, key, **more):
         turn = self.turns.begin()
         connection.send(asked(*key, self.options.tokens, **more))
         status, headers = connection.head()
         body = b"".join(connection.body(headers))
-        self.ended(turn, key)
         if status != 200:
+            self.refused_in_time(turn)
             return status, body, headers
+        self.ended(turn, key)
         choice = json.loads(body)["choices"][0]
         return 200, (choice["message"]["content"], choice["finish_reason"]), headers
 
@@ -138,7 +153,7 @@ class Soak:
         status, headers = connection.head()
         if status != 200:
             answer = b"".join(connection.body(headers))
-            self.ended(turn, key)
+            self.refused_in_time(turn)
             return status, answer, headers
         text, reason, tokens, times, ended = "", None, 0, [], False
         for event in events(connection.body(headers, size, pause)):
@@ -159,7 +174,7 @@ class Soak:
         if not ended:
             raise Broken("a stream has no end")
         # One that reads slowly makes itself late.
-        self.turns.end(turn) if pause else self.ended(turn, key)
+        self.turns.end(turn) if pause else self.ended(turn, key, times[-1] - times[0] if times else 0.0)
         self.judge(key, text, reason)
         if place and tokens > 8:
             self.tpot_ms[place].append((times[-1] - times[0]) * 1e3 / (tokens - 1))

@@ -243,10 +243,10 @@ def grammars(soak, dice):
 
 def not_reading(soak, dice):
     """Asks for a stream and reads nothing of it for a while; then leaves, or reads all of it."""
-    key = dice.choice(soak.keys())
+    # Nobody knows when it is answered, so it asks for little of the time in which others wait for their turn.
     with Connection(soak.address) as connection:
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
-        connection.send(asked(*key, soak.options.tokens, stream=True, logprobs=True, top_logprobs=20))
+        connection.send(any_request(soak, dice, max_tokens=2, stream=True, logprobs=True, top_logprobs=20))
         time.sleep(dice.random() * 5)
         try:
             connection.rest() if dice.random() < 0.5 else connection.reset()

@@ -50,7 +50,11 @@ fn ended_early(error: &dyn Error) -> Refused {
     let mut why = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause {
-        why.push_str(&format!(": {deeper}"));
+        // Errors that merely wrap another say the same words.
+        let said = deeper.to_string();
+        if !why.ends_with(&said) {
+            why.push_str(&format!(": {said}"));
+        }
         cause = deeper.source();
     }
     let what = "expected as many bytes as Content-Length says, or chunks that are well formed; send all of it";

@@ -21,7 +21,7 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -39,6 +39,8 @@ const MOST_HEAD: usize = 1 << 16;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause after a failed `accept`: usually too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Time between two warnings of that.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// Time for answers that were cut off to reach their clients.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -134,29 +136,30 @@ struct Door {
     places: Places,
     /// A client that waits for a place.
     waiting: Option<TcpStream>,
-    /// Whether the last `accept` failed.
-    is_failing: bool,
+    /// When a failed `accept` was last told of.
+    told: Option<Instant>,
 }
 
 impl Door {
     fn new(listener: TcpListener, places: usize) -> Self {
-        Self { listener, places: Places::new(places), waiting: None, is_failing: false }
+        Self { listener, places: Places::new(places), waiting: None, told: None }
     }
 
     /// Waits for the next client and for a place for it. A wait that is given up loses no client.
     async fn enter(&mut self) -> (TcpStream, Arc<Client>) {
         while self.waiting.is_none() {
             match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    self.is_failing = false;
-                    self.waiting = Some(stream);
-                }
+                Ok((stream, _)) => self.waiting = Some(stream),
                 Err(error) => {
-                    if !self.is_failing {
+                    if self.told.is_none_or(|told| told.elapsed() > TELL_AGAIN) {
+                        self.told = Some(Instant::now());
                         // A closed stderr is no reason to end.
-                        let _ = writeln!(io::stderr(), "yggc: a client cannot connect: {error}; others must leave first");
+                        let _ = writeln!(
+                            io::stderr(),
+                            "warning: a client cannot connect: {error}; others are sent away; raise the limit (`ulimit -n`), or \
+                             lower --connections"
+                        );
                     }
-                    self.is_failing = true;
                     // Whoever leaves gives back an open file.
                     self.places.send_one_away();
                     sleep(ACCEPT_PAUSE).await;

@@ -9,11 +9,11 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    answered,
+    answered, text,
     load::{RUNNING, WAITING, long_model, requests, start, streamed},
     server::{PATIENCE, Server, chat, endless, status, wait},
 };
-use crate::tiny_commands::{model, on_machine, on_tiny};
+use crate::tiny_commands::{model, on_machine, on_quick, on_tiny};
 
 const CHAT: &str = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n";
 
@@ -303,6 +303,32 @@ fn half_a_surrogate_pair_is_refused_in_every_text_that_is_read() {
             assert_eq!(reply.status, 400, "{body}: {reply:?}");
             assert!(reply.json()["error"]["message"].is_string(), "{body}: {reply:?}");
         }
+    }
+}
+
+#[test]
+fn two_servers_that_begin_on_one_empty_cache_share_one_plan() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let begin = || {
+        Server::start_as(on_quick("serve"), |command| {
+            command.arg("--cache-dir").arg(folder.path());
+        })
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let one = scope.spawn(begin);
+        (begin(), one.join().expect("it starts"))
+    });
+    let body = chat("one and one", 20);
+    let said = |server: &Server| text(&answered(&server.chat(&body))).to_owned();
+    assert_eq!(said(&one), said(&other));
+    let entries = std::fs::read_dir(folder.path().join("plans")).expect("it exists");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("listed").path()).collect();
+    names.sort();
+    let ends: Vec<_> = names.iter().map(|path| path.extension().and_then(|end| end.to_str())).collect();
+    assert_eq!(ends, [Some("plan"), Some("profile"), None], "{names:?}");
+    for mut server in [one, other] {
+        server.signal("TERM");
+        assert!(server.ended().success());
     }
 }
 

@@ -61,8 +61,11 @@ impl Server {
 
     /// The same, on another device.
     pub(super) fn start_as(mut command: Command, set: impl FnOnce(&mut Command)) -> Self {
-        command.args(["--port", "0", "--model-name", "tiny"]).env_remove("YGGC_API_KEY");
+        command.args(["--port", "0"]).env_remove("YGGC_API_KEY");
         set(&mut command);
+        if !command.get_args().any(|argument| argument == "--model-name") {
+            command.args(["--model-name", "tiny"]);
+        }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("yggc starts");
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
