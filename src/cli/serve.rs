@@ -87,7 +87,9 @@ fn exposed(settings: &Settings) -> Option<String> {
     let who = match address {
         _ if is_here_alone(address) && sites.is_empty() => return None,
         _ if is_here_alone(address) => "programs of this machine".to_owned(),
-        _ if address.is_unspecified() => format!("all machines that reach any address of this one ({address})"),
+        _ if address.is_unspecified() => {
+            format!("all machines that reach any address of this one ({address})")
+        }
         _ => format!("all machines that reach {address}"),
     };
     Some(match &settings.key {

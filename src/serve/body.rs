@@ -1,4 +1,4 @@
-//! Reads a request's body within limits of size and time.
+//! Reads a request's body within limits of size and time, and says when it may be encoded.
 
 use std::{error::Error, future::poll_fn, pin::Pin, time::Duration};
 
@@ -6,12 +6,30 @@ use axum::{
     body::{Body, HttpBody},
     http::{HeaderMap, StatusCode, header},
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, timeout_at},
+};
 
 use super::answers::Refused;
 
 /// Longest time for a client to send a body: one that sends none holds a connection.
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Bytes from which on a body is long: one of a mebibyte takes seconds to encode on a slow machine, one of these a sixteenth of that.
+const LONG: usize = 64 << 10;
+
+/// One long body is encoded at a time: there are two threads for encoding, so a short one never waits for many long ones.
+static LONG_BODIES: Semaphore = Semaphore::const_new(1);
+
+/// Waits until a body of so many bytes may be encoded, which it is while the turn is kept.
+pub(super) async fn turn(bytes: usize) -> Option<SemaphorePermit<'static>> {
+    match bytes {
+        ..LONG => None,
+        // It is never closed.
+        LONG.. => LONG_BODIES.acquire().await.ok(),
+    }
+}
 
 /// The bytes of a body, at most `most`, all received before `deadline` and within [`BODY_TIMEOUT`].
 pub(super) async fn read(
@@ -57,7 +75,8 @@ fn ended_early(error: &dyn Error) -> Refused {
         }
         cause = deeper.source();
     }
-    let what = "expected as many bytes as Content-Length says, or chunks that are well formed; send all of it";
+    let what =
+        "expected as many bytes as Content-Length says, or chunks that are well formed; send all of it";
     Refused::request(format!("the body ended early: {why}: {what}"))
 }
 

@@ -90,8 +90,15 @@ mod tests {
     #[test]
     fn this_machine_and_allowed_sites_pass() {
         let origins = ["https://example.org".to_owned()];
-        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:1", "[::1]:8080", "[::ffff:127.0.0.1]:80", "example.org"]
-        {
+        for host in [
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "[::1]:8080",
+            "[::ffff:127.0.0.1]:80",
+            "example.org",
+        ] {
             assert!(is_host_allowed(host, &origins), "{host}");
         }
         for host in ["", "evil.org", "localhost.evil.org", "127.0.0.1.evil.org:80", "0.0.0.0", "[::2]"] {

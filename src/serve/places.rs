@@ -255,3 +255,52 @@ impl Drop for Given {
         self.client.asks_since.set(self.client.born);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_sent_away(client: &Client) -> impl Future<Output = bool> {
+        let waited = timeout(Duration::ZERO, client.sent_away());
+        async { waited.await.is_ok() }
+    }
+
+    #[test]
+    fn who_has_kept_it_waiting_the_longest_leaves_and_who_is_answered_stays() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let places = Places::new(3);
+            let [answered, early, late] = [places.take().await, places.take().await, places.take().await];
+            answered.asks_since.clear();
+            sleep(Duration::from_millis(5)).await;
+            late.asks_since.set(places.born);
+            places.send_one_away();
+            assert!(!is_sent_away(&early).await, "nobody leaves so soon");
+            sleep(GRACE + Duration::from_millis(50)).await;
+            places.send_one_away();
+            assert!(is_sent_away(&early).await && !is_sent_away(&late).await);
+            assert!(!is_sent_away(&answered).await);
+
+            // The next client gets the place of the one that leaves.
+            let leaves = async {
+                early.sent_away().await;
+                drop(early);
+            };
+            let (next, ()) = tokio::join!(places.take(), leaves);
+            // One whose answer nobody takes is waited for too.
+            late.asks_since.clear();
+            next.asks_since.clear();
+            answered.stalls();
+            sleep(GRACE + Duration::from_millis(50)).await;
+            answered.goes_on();
+            places.send_one_away();
+            assert!(!is_sent_away(&answered).await, "it takes something again");
+            answered.stalls();
+            sleep(GRACE + Duration::from_millis(50)).await;
+            places.send_one_away();
+            assert!(
+                is_sent_away(&answered).await && !is_sent_away(&late).await && !is_sent_away(&next).await
+            );
+        });
+    }
+}

@@ -146,10 +146,15 @@ async fn asked(
         body = body::read(headers, body, limits.body_bytes, deadline) => body?,
         () = queue.closed() => return Err(drained()),
     };
+    let turn = tokio::select! {
+        turn = timeout_at(deadline, body::turn(body.len())) => turn.map_err(|_| late())?,
+        () = queue.closed() => return Err(drained()),
+    };
     let (loaded, context) = (Arc::clone(loaded), *context);
     let service = Arc::clone(service);
     // Encoding a long text would block the reactor.
     let encoded = spawn_blocking(move || {
+        let _turn = turn;
         let Settings { drafter, limits, .. } = &service.settings;
         let defaults = Defaults { drafter, limits, context };
         let mut asked = match endpoint {

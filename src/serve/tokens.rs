@@ -5,7 +5,10 @@ use std::sync::Arc;
 use axum::{Json, Router, body::Body, extract::State, http::HeaderMap, routing::post};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
 use yggc::{
     engine::{Loaded, Special},
     text::Tokenizer,
@@ -80,8 +83,14 @@ async fn answered(
 ) -> Result<Json<Value>, Refused> {
     routes::authorise(&service.settings, headers)?;
     let limits = &service.settings.limits;
-    let body = body::read(headers, body, limits.body_bytes, Instant::now() + limits.deadline).await?;
-    let answered = spawn_blocking(move || answer(&service, &body)).await;
+    let deadline = Instant::now() + limits.deadline;
+    let body = body::read(headers, body, limits.body_bytes, deadline).await?;
+    let turn = timeout_at(deadline, body::turn(body.len())).await.map_err(|_| routes::late())?;
+    let answered = spawn_blocking(move || {
+        let _turn = turn;
+        answer(&service, &body)
+    });
+    let answered = answered.await;
     answered.unwrap_or_else(|_| Err(routes::not_encoded())).map(Json)
 }
 

@@ -9,9 +9,10 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    answered, text,
+    answered,
     load::{RUNNING, WAITING, long_model, requests, start, streamed},
     server::{PATIENCE, Server, chat, endless, status, wait},
+    text,
 };
 use crate::tiny_commands::{model, on_machine, on_quick, on_tiny};
 
@@ -57,7 +58,10 @@ fn requests_in_many_pieces_are_answered_and_malformed_ones_are_refused() {
         (&["200"; 2], format!("{CHAT}content-length: {length}\r\n\r\n{body}{get}{close}\r\n")),
         (&["200"], format!("{CHAT}{close}{chunked}\r\n{}", chunks(&body, 1))),
         (&["200"], format!("POST /v1/chat/completions HTTP/1.0\r\ncontent-length: {length}\r\n\r\n{body}")),
-        (&["200"], format!("{CHAT}{close}content-length: {length}\r\ncontent-length: {length}\r\n\r\n{body}")),
+        (
+            &["200"],
+            format!("{CHAT}{close}content-length: {length}\r\ncontent-length: {length}\r\n\r\n{body}"),
+        ),
         // The length is that of the chunks, whatever else is said of it.
         (&["200"], format!("{CHAT}{close}content-length: 3\r\n{chunked}\r\n{}", chunks(&body, 7))),
         (&["200"], format!("{CHAT}{close}{chunked}content-length: 3\r\n\r\n{}", chunks(&body, 7))),
@@ -88,10 +92,16 @@ fn requests_in_many_pieces_are_answered_and_malformed_ones_are_refused() {
             serde_json::from_str::<Value>(answer).unwrap_or_else(|error| panic!("{sent:?}: {error}: {said}"));
         }
     }
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16", "\u{7f}"] {
+    for kind in
+        ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16", "\u{7f}"]
+    {
         let sent = format!("{CHAT}{close}content-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}");
         let expected = if kind == "\u{7f}" { "400" } else { "200" };
-        assert_eq!(statuses(&told(&server, sent.as_bytes()).0), [expected], "{kind}: bodies are JSON, whatever is said");
+        assert_eq!(
+            statuses(&told(&server, sent.as_bytes()).0),
+            [expected],
+            "{kind}: bodies are JSON, whatever is said"
+        );
     }
     // A stream to a client that knows no chunks has none.
     let body = streamed(chat("hello", 2)).to_string();
@@ -138,7 +148,8 @@ fn a_client_that_sends_too_much_can_send_it_and_reads_why_it_is_refused() {
 #[test]
 fn what_is_sent_behind_a_request_does_not_hide_that_its_client_has_left() {
     let server = start(&[]);
-    for (count, behind) in ["x", "\r\n", "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"].iter().enumerate() {
+    for (count, behind) in ["x", "\r\n", "GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"].iter().enumerate()
+    {
         let mut leaving = server.begin(&endless());
         leaving.write_all(behind.as_bytes()).expect("it is open");
         server.wait_for(RUNNING, 1.0);
@@ -241,7 +252,9 @@ fn a_signal_while_one_streams_and_fifty_wait_ends_all_of_them() {
 #[test]
 fn a_field_that_is_there_twice_is_refused_and_within_passed_on_json_the_last_one_counts() {
     let server = Server::start(model(), &["--no-spec"]);
-    let body = |fields: &str| format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"a\"}}], \"max_tokens\": 2, {fields}}}");
+    let body = |fields: &str| {
+        format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"a\"}}], \"max_tokens\": 2, {fields}}}")
+    };
     let post = |body: &str| server.post_with("/v1/chat/completions", body, None);
     for (twice, name) in [
         (body("\"max_tokens\": 3"), "max_tokens"),
@@ -249,7 +262,10 @@ fn a_field_that_is_there_twice_is_refused_and_within_passed_on_json_the_last_one
         (body("\"seed\": 1, \"seed\": 1"), "seed"),
         (body("\"response_format\": {\"type\": \"text\", \"type\": \"json_object\"}"), "type"),
         (body("\"stream_options\": {\"include_usage\": true, \"include_usage\": false}"), "include_usage"),
-        ("{\"messages\": [{\"role\": \"user\", \"role\": \"system\", \"content\": \"a\"}]}".to_owned(), "role"),
+        (
+            "{\"messages\": [{\"role\": \"user\", \"role\": \"system\", \"content\": \"a\"}]}".to_owned(),
+            "role",
+        ),
     ] {
         let reply = post(&twice);
         let said = reply.json()["error"]["message"].as_str().expect("a message").to_owned();
@@ -288,7 +304,10 @@ fn half_a_surrogate_pair_is_refused_in_every_text_that_is_read() {
         with("chat_template_kwargs", json!({"x": mark})),
         with("tools", function(mark, "a")),
         with("tools", function("a", mark)),
-        with("response_format", json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": mark}}})),
+        with(
+            "response_format",
+            json!({"type": "json_schema", "json_schema": {"name": "x", "schema": {"const": mark}}}),
+        ),
         with("response_format", json!({"type": "grammar", "syntax": "regex", "definition": mark})),
         ("/v1/completions", json!({"prompt": mark})),
         ("/v1/completions", json!({"prompt": [mark]})),
@@ -304,6 +323,56 @@ fn half_a_surrogate_pair_is_refused_in_every_text_that_is_read() {
             assert!(reply.json()["error"]["message"].is_string(), "{body}: {reply:?}");
         }
     }
+}
+
+#[test]
+fn a_short_request_does_not_wait_for_many_long_ones() {
+    let server = Server::start(model(), &["--no-spec"]);
+    let words = "a long text of many words, ".repeat(4_000);
+    let long = json!({"prompt": words}).to_string();
+    let head =
+        format!("POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", long.len());
+    let mut encoded: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream
+                .write_all(head.as_bytes())
+                .and_then(|()| stream.write_all(long.as_bytes()))
+                .expect("it listens");
+            stream
+        })
+        .collect();
+    // The first may come before the long ones were read.
+    (0..3).for_each(|_| drop(answered(&server.chat(&chat("hello", 2)))));
+    let is_done = |stream: &mut TcpStream| {
+        stream.set_nonblocking(true).expect("a socket");
+        let is_done = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).expect("a socket");
+        is_done
+    };
+    let done = encoded.iter_mut().filter_map(|stream| is_done(stream).then_some(())).count();
+    assert!(done < 12, "a short request was answered behind {done} long ones");
+    assert!(encoded.iter_mut().all(|stream| status(stream) == Some(200)));
+}
+
+#[test]
+fn thousands_of_requests_leave_nothing_in_memory() {
+    let server = Server::start(model(), &["--no-spec"]);
+    let ask = |count: usize| {
+        for i in 0..count {
+            let mut body = chat(&format!("hello {i}"), 1);
+            body["stream"] = json!(i % 3 == 0);
+            assert_eq!(server.chat(&body).status, 200);
+            // A client that leaves, and a refusal.
+            drop(server.begin(&chat("hello", 4)));
+            assert_eq!(server.get("/nowhere").status, 404);
+        }
+    };
+    ask(200);
+    let before = server.resident_kib();
+    ask(1_000);
+    let after = server.resident_kib();
+    assert!(after < before + 1024, "{before} KiB, {after} KiB after 3,000 requests");
 }
 
 #[test]
@@ -339,9 +408,18 @@ fn what_others_than_this_machine_can_reach_is_said_at_the_start() {
     std::fs::write(&key, "sesame").expect("writable");
     let key = key.to_str().expect("UTF-8");
     for (arguments, expected) in [
-        (&["--host", "0.0.0.0"][..], &["warning: all machines", "(0.0.0.0)", "no key is asked for", "--api-key-file"][..]),
-        (&["--host", "0.0.0.0", "--api-key-file", key], &["with the key", "/metrics", "nothing is encrypted"]),
-        (&["--cors-origin", "*"], &["warning: programs of this machine and pages of all sites", "no key is asked for"]),
+        (
+            &["--host", "0.0.0.0"][..],
+            &["warning: all machines", "(0.0.0.0)", "no key is asked for", "--api-key-file"][..],
+        ),
+        (
+            &["--host", "0.0.0.0", "--api-key-file", key],
+            &["with the key", "/metrics", "nothing is encrypted"],
+        ),
+        (
+            &["--cors-origin", "*"],
+            &["warning: programs of this machine and pages of all sites", "no key is asked for"],
+        ),
         (&["--host", "::ffff:127.0.0.1"], &[]),
         (&[], &[]),
     ] {
@@ -349,7 +427,8 @@ fn what_others_than_this_machine_can_reach_is_said_at_the_start() {
         command.args(["--no-spec", "--context", "64", "--port", "0", "--model-name", "tiny"]).args(arguments);
         command.env_remove("YGGC_API_KEY").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("yggc starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
+        let mut lines =
+            BufReader::new(child.stderr.take().expect("piped")).lines().map(|line| line.expect("UTF-8"));
         let said: Vec<String> = lines.by_ref().take_while(|line| !line.starts_with("serving tiny")).collect();
         child.kill().expect("it serves");
         child.wait().expect("it ends");

@@ -156,6 +156,13 @@ impl Server {
         wait(|| self.metric(name) == number, &format!("{name} to be {number}"));
     }
 
+    /// Its memory.
+    pub(super) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Sends a signal by name.
     pub(super) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
