@@ -18,6 +18,7 @@ mod answer;
 mod cache;
 mod constraint;
 mod environment;
+mod memory;
 mod names;
 mod numbers;
 #[cfg(feature = "serve")]
@@ -32,6 +33,7 @@ pub(crate) use constraint::ConstraintArgs;
 pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
+pub(crate) use memory::{ContextArgs, MemoryArgs};
 pub(crate) use names::{
     ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
     PropertyName, SkipObjectiveName, StageName,
@@ -158,13 +160,6 @@ pub(crate) struct DeviceArgs {
     /// Begin no GPU kernel while the one before it still runs; changes no answer
     #[arg(long, help_heading = "Machine")]
     pub(crate) no_overlap: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ContextArgs {
-    /// Most tokens of prompt and answer together [default: 4096, or the model's limit if that is lower]
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, help_heading = "Machine")]
-    pub(crate) context: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -394,12 +389,18 @@ pub(crate) struct PlanRefineArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// The budget of memory that the plan is for, as `run --memory` and `serve --memory` take it
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "resident")]
+    pub(crate) memory: Option<u64>,
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is lower]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
+    pub(crate) context: Option<usize>,
     /// Drafter model to measure too [default: none is measured]
     #[arg(long, value_name = "PATH")]
     pub(crate) draft_model: Option<PathBuf>,
-    /// Most seconds to measure
-    #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
-    pub(crate) budget: usize,
+    /// Most seconds to measure [default: 240, or 600 where weights are read from disk for every forward]
+    #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) budget: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -473,6 +474,8 @@ pub(crate) struct RunArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
     #[command(flatten)]
     pub(crate) context: ContextArgs,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use yggc::{
-    engine::{DraftModel, DrafterChoice, Options},
+    engine::{DrafterChoice, Options},
     model::Model,
 };
 
@@ -13,19 +13,21 @@ use crate::{
         cache::CachePlace,
         contents::Remembered,
         error::Failure,
-        fetch, loading, output,
-        plan_cache::CachedPlan,
-        planning,
+        fetch, loading, output, planning,
         refinement::Refinement,
         settings::{self, Machine},
     },
     serve::{ApiKey, Idle, Limits, Settings, serve},
 };
 
+/// Seconds without a request after which a plan is refined that nobody asked to refine: a first use had time for few forwards where weights are
+/// streamed.
+const STREAMED_REFINED_AFTER: usize = 60;
+
 /// Runs `yggc serve`.
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
     let key = key(args, cache)?;
-    let machine = Machine::new(&args.device)?;
+    let machine = Machine::new(&args.device)?.within_memory(args.memory.memory, args.context.context)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
@@ -37,7 +39,12 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         ..machine.options(&path, args.context.context)
     };
     let remembered = Remembered::new(&model, cache);
-    let idle = args.refine.map(|after| idle(after, args, &model, &options, machine, cache)).transpose()?;
+    let after = match args.refine {
+        Some(0) => None,
+        None if args.no_spec || given.is_some() || !machine.limits_weights() => None,
+        after => Some(after.unwrap_or(STREAMED_REFINED_AFTER)),
+    };
+    let idle = after.map(|after| idle(after, args, &model, &options, machine, cache)).transpose()?;
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let engine = prepared.engine(&options)?;
     remembered.into_iter().for_each(Remembered::watch);
@@ -89,11 +96,9 @@ fn idle(
     machine: Machine,
     cache: &CachePlace,
 ) -> Result<Idle, Failure> {
-    let here = machine.fingerprints(model)?;
     let draft_model = options.draft_model.as_deref();
-    let digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
     let folder = cache.dir()?;
-    let place = CachedPlan::new(&folder, here, digest.as_deref());
+    let place = planning::place(model, draft_model, machine.divided(model, true)?, &folder)?;
     let work = Refinement::new(&place, folder.root(), args.model.model.as_deref(), draft_model, machine)?;
     Ok(Idle { after: Duration::from_secs(after as u64), work: Box::new(work) })
 }

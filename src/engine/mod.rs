@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod division;
 mod draft_models;
 mod drafting;
 mod error;
@@ -28,6 +29,7 @@ pub use crate::{
     text::{Conversation, GenerationPrompt, Json, Message, Role, Special, TextError, Variables},
 };
 pub use cancel::CancelHandle;
+pub use division::weight_splits;
 pub use draft_models::DraftModel;
 #[cfg(feature = "planner")]
 pub(crate) use draft_models::drafter_file;

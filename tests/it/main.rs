@@ -51,6 +51,7 @@ mod faults;
 #[cfg(feature = "cli")]
 mod fetch;
 #[cfg(feature = "cli")]
+mod first_streamed_use;
 mod first_use;
 mod fuzzing;
 mod gpu_check;
