@@ -1,132 +1,64 @@
 #!/usr/bin/env python3
-"""Load test of `yggc serve`: concurrent well-behaved, slow, disconnecting and malformed clients, with every answer checked.
+"""Load test of `yggc serve`: concurrent well-behaved, slow, disconnecting, malformed and hostile clients, with every answer checked.
 
     benches/soak.py --yggc target/release/yggc --seconds 600 --out OUT.json -- --plan FILE.plan
 
 Arguments after `--` go to `yggc serve`. Before the load, every request is answered once alone by plain decoding; under load the same
-request must give the same text, so lost, truncated and exchanged answers are found. The exit status is 0 if every answer was right, no
-status was unexpected, memory did not grow, the queue ended empty and the server exited cleanly; otherwise it is 1, with the reasons. Needs nothing but Python's standard library.
+request must give the same text, so lost, truncated and exchanged answers are found. Beside the good clients those of `soak_hostile.py` do
+what harm they can. The exit status is 0 if every answer was right and came within five seconds of its turn, no status was unexpected, memory
+did not grow, the queue ended empty and the server exited cleanly; otherwise it is 1, with the reasons. Needs nothing but Python's standard
+library.
 """
 
 import argparse
 import collections
+import functools
 import json
 import random
 import re
-import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 
-QUESTIONS = [
-    "Name five rivers.",
-    "What is a prime number?",
-    "Write one sentence about the sea.",
-    "Repeat three times: the quick brown fox jumps over the lazy dog.",
-    "Translate to French: good morning.",
-    "List the days of the week.",
-    "Why is the sky blue?",
-    "Count from one to ten.",
-]
-# What is asked of each question: greedy, sampled, ended by a string, with penalties.
-TERMS = [
-    {"temperature": 0},
-    {"temperature": 0.9, "top_p": 0.95, "seed": 7},
-    {"temperature": 0.7, "seed": 11, "stop": ["e ", "\n"]},
-    {"temperature": 1.0, "top_k": 40, "seed": 5, "presence_penalty": 0.5, "frequency_penalty": 0.2},
-]
-PATH = "/v1/chat/completions"
-# A server that does not answer in so many seconds is broken.
-PATIENCE = 120
-# Memory may grow by so much after the warm-up: allocators keep what many threads freed.
-MOST_GROWTH = 1.10
-MOST_GROWTH_KIB = 16 << 10
+from soak_hostile import HOSTILE
+from soak_http import PATH, PATIENCE, TERMS, QUESTIONS, Broken, Connection, asked, events
 
-
-class Broken(Exception):
-    """An answer that is not what was expected."""
-
-
-class Connection:
-    """One HTTP/1.1 connection, by hand: clients here do what no library does."""
-
-    def __init__(self, address, timeout=PATIENCE):
-        self.socket = socket.create_connection(address, timeout=timeout)
-        self.buffer = b""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def reset(self):
-        """Closes it so that the server is told with a reset."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.socket.close()
-
-    def send(self, body, path=PATH, method="POST"):
-        head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        self.socket.sendall(head.encode() + body)
-
-    def more(self, size=65536):
-        piece = self.socket.recv(size)
-        if not piece:
-            raise Broken("the connection was closed in the middle of an answer")
-        self.buffer += piece
-
-    def until(self, mark, size=65536):
-        while mark not in self.buffer:
-            self.more(size)
-        found, self.buffer = self.buffer.split(mark, 1)
-        return found
-
-    def exactly(self, count, size=65536):
-        while len(self.buffer) < count:
-            self.more(size)
-        found, self.buffer = self.buffer[:count], self.buffer[count:]
-        return found
-
-    def head(self):
-        """The status and the headers of a response."""
-        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in lines[1:])
-        return int(lines[0].split(" ")[1]), headers
-
-    def body(self, headers, size=65536, pause=0.0):
-        """The pieces of a body as they come."""
-        if "content-length" in headers:
-            yield self.exactly(int(headers["content-length"]), size)
-            return
-        while length := int(self.until(b"\r\n", size), 16):
-            yield self.exactly(length, size)
-            self.exactly(2, size)
-            time.sleep(pause)
-        self.exactly(2, size)
-
-
-def asked(question, terms, tokens, **more):
-    messages = [{"role": "user", "content": QUESTIONS[question]}]
-    return json.dumps({"messages": messages, "max_tokens": tokens} | TERMS[terms] | more).encode()
-
-
-def events(pieces):
-    """The data of server-sent events, however they were cut."""
-    rest = b""
-    for piece in pieces:
-        rest += piece
-        while b"\n\n" in rest:
-            event, rest = rest.split(b"\n\n", 1)
-            yield event.removeprefix(b"data: ")
-    if rest:
-        raise Broken(f"a stream ended inside an event: {rest[:80]!r}")
+# The median memory may grow by so much from the second to the last fifth of the load: allocators keep some of what many threads freed.
+MOST_GROWTH_KIB = 4 << 10
+# A good request may be answered so many seconds later than its turn and its time alone.
+MOST_LATE_S = 5.0
 
 
 def percentile(numbers, share):
     ordered = sorted(numbers)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+class Turns:
+    """When it is a request's turn: one is answered at a time, in the order in which they come."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.open = {}
+        self.ended = []
+        self.count = 0
+
+    def begin(self):
+        with self.lock:
+            self.count += 1
+            self.open[self.count] = time.monotonic()
+            return self.count
+
+    def end(self, number, alone=False):
+        """The seconds from a request's turn, when all that were sent before it had ended, to now; if it is alone, from its sending."""
+        with self.lock:
+            now, sent = time.monotonic(), self.open.pop(number)
+            turn = max([sent, *(end for begin, end in self.ended if begin < sent and not alone)])
+            self.ended.append((sent, now))
+            oldest = min(self.open.values(), default=now)
+            self.ended = [entry for entry in self.ended if entry[1] > oldest]
+            return now - turn
 
 
 class Soak:
@@ -137,6 +69,11 @@ class Soak:
         self.counts = collections.Counter()
         self.wrong = []
         self.tpot_ms = {"alone": [], "loaded": []}
+        self.turns = Turns()
+        self.alone_s = collections.defaultdict(float)
+        self.late_s = []
+        self.slowed = collections.deque(maxlen=5)
+        self.rss_kib = []
         self.end = 0.0
 
     # What is counted.
@@ -170,22 +107,53 @@ class Soak:
         if (text, reason) != self.expected[key]:
             raise Broken(f"{key}: expected {self.expected[key]}, found {(text, reason)}")
 
+    def ended(self, turn, key, generating_s=None):
+        """Notes how long a good request took beyond its turn and its own time; before the load, its time alone.
+
+        Its own time is that between its first and its last token where it was streamed. Else it is its time alone, as many times as the
+        last streams took longer than alone: other programs may slow all of them down.
+        """
+        took = self.turns.end(turn)
+        with self.lock:
+            if not self.end:
+                self.alone_s[key] = max(self.alone_s[key], took)
+                return
+            if generating_s is not None:
+                self.slowed.append(max(1.0, generating_s / self.alone_s[key]))
+            own_s = self.alone_s[key] * max(self.slowed, default=1.0) if generating_s is None else generating_s
+            late = took - own_s
+            self.late_s.append(late)
+        if late > MOST_LATE_S:
+            raise Broken(f"{key} was answered {late:.1f} s later than its turn")
+
+    def refused_in_time(self, turn):
+        """A refusal waits for nobody's turn."""
+        took = self.turns.end(turn, alone=True)
+        if took > MOST_LATE_S:
+            raise Broken(f"a request was refused after {took:.1f} s")
+
     def whole(self, connection, key, **more):
+        turn = self.turns.begin()
         connection.send(asked(*key, self.options.tokens, **more))
         status, headers = connection.head()
         body = b"".join(connection.body(headers))
         if status != 200:
+            self.refused_in_time(turn)
             return status, body, headers
+        self.ended(turn, key)
         choice = json.loads(body)["choices"][0]
         return 200, (choice["message"]["content"], choice["finish_reason"]), headers
 
     def streamed(self, connection, key, place=None, size=65536, pause=0.0):
         """Streams an answer and judges it; notes its time per token under `place`."""
         more = {"stream": True, "stream_options": {"include_usage": True}}
+        turn = self.turns.begin()
         connection.send(asked(*key, self.options.tokens, **more))
         status, headers = connection.head()
         if status != 200:
-            return status, b"".join(connection.body(headers)), headers
+            answer = b"".join(connection.body(headers))
+            self.refused_in_time(turn)
+            return status, answer, headers
         text, reason, tokens, times, ended = "", None, 0, [], False
         for event in events(connection.body(headers, size, pause)):
             if ended:
@@ -204,6 +172,8 @@ class Soak:
                 reason = choice["finish_reason"] or reason
         if not ended:
             raise Broken("a stream has no end")
+        # One that reads slowly makes itself late.
+        self.turns.end(turn) if pause else self.ended(turn, key, times[-1] - times[0] if times else 0.0)
         self.judge(key, text, reason)
         if place and tokens > 8:
             self.tpot_ms[place].append((times[-1] - times[0]) * 1e3 / (tokens - 1))
@@ -262,6 +232,7 @@ class Soak:
         connection = Connection(self.address)
         body = asked(*dice.choice(self.keys()), 200, stream=True, ignore=dice.random())
         how = dice.randrange(4)
+        turn = self.turns.begin()
         if how == 0:
             head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.socket.sendall(head.encode() + body[: dice.randrange(len(body))])
@@ -276,6 +247,7 @@ class Soak:
             self.count(f"left after status {status}")
         time.sleep(dice.random() * 0.05)
         connection.reset() if dice.random() < 0.5 else connection.socket.close()
+        self.turns.end(turn)
         self.count("left")
         time.sleep(0.02)
 
@@ -284,7 +256,7 @@ class Soak:
         good = json.loads(asked(*dice.choice(self.keys()), 8))
         junk = b"\1" + bytes(dice.randrange(256) for _ in range(dice.randrange(60)))
         field, value = dice.choice(
-            [("temperature", -1), ("top_p", 0), ("n", 5), ("messages", []), ("messages", [{"role": "x", "content": "y"}])]
+            [("temperature", -1), ("top_p", -1), ("n", 5), ("messages", []), ("messages", [{"role": "x", "content": "y"}])]
             + [("max_tokens", 0), ("stop", [""]), ("seed", 1.5), ("logit_bias", {"x": 1}), ("drafter", "oracle")]
             + [("tools", [{}]), ("temperature", {"a": [1]}), ("messages", "text"), ("top_logprobs", 3)]
         )
@@ -328,40 +300,55 @@ class Soak:
         self.count("dawdled")
 
     def run(self, client, number):
-        dice = random.Random(f"{self.options.seed} {client.__name__} {number}")
+        name = getattr(client, "func", client).__name__
+        dice = random.Random(f"{self.options.seed} {name} {number}")
         while time.monotonic() < self.end:
             try:
                 client(dice)
             except (Broken, OSError, ValueError, KeyError) as error:
-                self.fail(f"{client.__name__}: {type(error).__name__}: {error}")
+                self.fail(f"{name}: {type(error).__name__}: {error}")
                 time.sleep(0.2)
 
     def load(self):
-        """All clients at once; returns the memory after the warm-up and at the end, in KiB."""
-        self.end = time.monotonic() + self.options.seconds
+        """All clients at once."""
+        begun = time.monotonic()
+        self.end = begun + self.options.seconds
         clients = [self.steady, self.steady, self.asking, self.asking, self.slow, self.leaving, self.malformed, self.dawdling]
+        clients += [functools.partial(client, self) for client in HOSTILE if client.__name__ not in self.options.without]
         threads = [threading.Thread(target=self.run, args=(client, i)) for i, client in enumerate(clients)]
         for thread in threads:
             thread.start()
-        warm_at, warm = time.monotonic() + self.options.seconds / 5, 0
         while time.monotonic() < self.end:
             time.sleep(min(0.5, max(0.0, self.end - time.monotonic())))
             if self.process.poll() is not None:
                 self.fail(f"the server ended with {self.process.returncode}")
                 break
-            if not warm and time.monotonic() >= warm_at:
-                warm = self.memory_kib()
+            self.rss_kib.append((time.monotonic() - begun, self.memory_kib()))
             try:
+                asked_at = time.monotonic()
                 status, text = self.get("/health")
-                if (status, json.loads(text)["status"]) != (200, "ok"):
-                    self.fail(f"/health said {status}: {text}")
+                took = time.monotonic() - asked_at
+                if (status, json.loads(text)["status"]) != (200, "ok") or took > MOST_LATE_S:
+                    self.fail(f"/health said {status} after {took:.1f} s: {text}")
             except (Broken, OSError) as error:
                 self.fail(f"/health: {error}")
         for thread in threads:
             thread.join(PATIENCE)
             if thread.is_alive():
                 self.fail("a client waits for an answer that does not come")
-        return warm
+
+    def memory(self):
+        """The median memory of the second and of the last fifth of the load, and its peak, in MiB; growth beyond what is allowed is wrong."""
+        if len(self.rss_kib) < 10:
+            return None
+        fifth = self.options.seconds / 5
+        within = lambda i: percentile([kib for at, kib in self.rss_kib if i * fifth <= at <= (i + 1) * fifth], 0.5)
+        warm, end = within(1), within(4)
+        # What threads take when they first compile a constraint is still growing within the first minute.
+        if self.options.seconds >= 60 and end > warm + MOST_GROWTH_KIB:
+            self.fail(f"memory grew from {warm} to {end} KiB")
+        peak = max(kib for _, kib in self.rss_kib)
+        return {name: round(kib / 1024, 1) for name, kib in [("warm", warm), ("end", end), ("peak", peak)]}
 
     def settle(self):
         """Nothing is answered any more, and what is asked now is answered as before."""
@@ -384,6 +371,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=48, help="most tokens of an answer")
     parser.add_argument("--alone", type=int, default=2, help="how often everything is streamed without load")
     parser.add_argument("--seed", type=int, default=1, help="of what clients do")
+    parser.add_argument("--without", action="append", default=[], choices=[client.__name__ for client in HOSTILE], help="leave out a kind of hostile client")
     parser.add_argument("--out", help="write the summary here too, as JSON")
     parser.add_argument("serve", nargs="*", help="arguments of `yggc serve`")
     options = parser.parse_args()
@@ -398,15 +386,11 @@ def main():
     soak = Soak(options, process, (found[1], int(found[2])))
     summary = {"seconds": options.seconds, "tokens": options.tokens, "serve": options.serve}
     try:
-        start = soak.memory_kib()
         soak.prepare()
-        warm = soak.load()
+        soak.load()
+        summary["rss_mib"] = soak.memory()
         if process.poll() is None:
             soak.settle()
-            end = soak.memory_kib()
-            summary["rss_mib"] = {name: round(kib / 1024, 1) for name, kib in [("start", start), ("warm", warm), ("end", end)]}
-            if end > max(warm * MOST_GROWTH, warm + MOST_GROWTH_KIB):
-                soak.fail(f"memory grew from {warm} to {end} KiB")
     except (Broken, OSError) as error:
         soak.fail(f"{type(error).__name__}: {error}")
     finally:
@@ -421,6 +405,8 @@ def main():
     for what in ["answered: streams", "answered: whole", "answered: slow readers", "left"]:
         if not soak.counts[what]:
             soak.fail(f"no request was {what}: the load was too short")
+    # Seconds by which good requests were answered later than their turn and their time alone.
+    summary["late_s"] = {name: round(percentile(soak.late_s, share), 3) if soak.late_s else None for name, share in [("p50", 0.5), ("p99", 0.99), ("most", 1.0)]}
     for place, times in soak.tpot_ms.items():
         summary[f"tpot_ms_{place}"] = {
             name: round(percentile(times, share), 3) if times else None for name, share in [("p50", 0.5), ("p99", 0.99)]

@@ -93,6 +93,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("plotters", &["cli"]),
     ("pyo3", &["python"]),
     ("prometheus_client", &["serve"]),
+    ("regex_syntax", &["grammar"]),
     ("rustyline", &["cli"]),
     ("safetensors", &["model"]),
     ("serde", &["*"]),

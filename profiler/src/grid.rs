@@ -27,6 +27,9 @@ pub struct GridSettings {
 }
 
 impl GridSettings {
+    /// Relative spread above which a cell is noisy, usually.
+    pub const NOISE_THRESHOLD: f64 = 0.10;
+
     /// One sample of every cell: to rehearse, where times mean nothing.
     pub fn once(self) -> Self {
         GridSettings { repetitions: 1, fewest: 1, most: 1, ..self }
@@ -39,7 +42,7 @@ impl Default for GridSettings {
             repetitions: 5,
             fewest: 3,
             most: 20,
-            noise_threshold: 0.10,
+            noise_threshold: Self::NOISE_THRESHOLD,
             budget: Duration::from_secs(60),
         }
     }
@@ -191,9 +194,12 @@ pub fn measure_grid_with_clock<S: Subject>(
         if elapsed(subject) > most { wanted.group_begins(place) } else { None }
     };
 
+    let mut warm_us = Vec::with_capacity(cells.len());
     for place in 0..cells.len() {
         let cell = cells[place];
+        let before = elapsed(subject);
         subject.warm_up(cell).map_err(|source| GridError::Subject { cell: cell.clone(), source })?;
+        warm_us.push(elapsed(subject).saturating_sub(before).as_secs_f64() * 1e6);
         // The first round takes about twice the time of the warm-up.
         if let Some(kept) = kept(place, share / 3, subject) {
             cells.truncate(kept);
@@ -216,7 +222,11 @@ pub fn measure_grid_with_clock<S: Subject>(
                 budget_spent = true;
                 break 'rounds;
             }
-            let time = run(subject, cells[place], samples[place].last())?;
+            let before = match samples[place].last() {
+                Some(us) => repeated(*us).min(MOST_BEFORE),
+                None => repeated(warm_us[place]).min(1),
+            };
+            let time = run(subject, cells[place], before)?;
             samples[place].push(time);
             if round == 0
                 && let Some(kept) = kept(place, share, subject)
@@ -245,7 +255,8 @@ pub fn measure_grid_with_clock<S: Subject>(
                 budget_spent = true;
                 break 'noisy;
             }
-            let time = run(subject, cells[i], samples[i].last())?;
+            let before = samples[i].last().map_or(1, |us| repeated(*us).min(MOST_BEFORE));
+            let time = run(subject, cells[i], before)?;
             samples[i].push(time);
             done += 1;
             progress(done, total);
@@ -261,15 +272,16 @@ pub fn measure_grid_with_clock<S: Subject>(
     Ok(Measurement { cells: cells.collect(), is_spared, noisy, budget_spent })
 }
 
-/// One sample. The time of a short forward depends on what ran before it (caches, clocks, parked threads). While decoding that is a forward
-/// of the same kind, so the forward is repeated before the sample until its time has settled.
-fn run<S: Subject>(subject: &mut S, cell: &Cell, last: Option<&f64>) -> Result<f64, GridError<S::Error>> {
+/// How often a forward of this time is repeated before a sample. The time of a short one depends on what ran before it (caches, clocks, parked
+/// threads). While decoding that is a forward of the same kind, so it is repeated until its time has settled; a long one settles by itself.
+fn repeated(us: f64) -> usize {
+    if us > 0.0 { (SETTLED_US / us) as usize } else { usize::MAX }
+}
+
+/// One sample, behind `before` runs that are not counted; host stages need none.
+fn run<S: Subject>(subject: &mut S, cell: &Cell, before: usize) -> Result<f64, GridError<S::Error>> {
     let failed = |source| GridError::Subject { cell: cell.clone(), source };
-    let before = match (&cell.stage, last) {
-        (Stage::Host(_), _) => 0,
-        (_, None) => 1,
-        (_, Some(us)) => ((SETTLED_US / us) as usize).min(MOST_BEFORE),
-    };
+    let before = if matches!(cell.stage, Stage::Host(_)) { 0 } else { before };
     for _ in 0..before {
         subject.warm_up(cell).map_err(failed)?;
     }

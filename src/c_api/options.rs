@@ -85,11 +85,7 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<(Options, Opti
         let plan = plan::read(file).map_err(yggc::engine::Error::from)?;
         Ok::<_, Failure>(PlanSource { plan, name: file.display().to_string(), force: given.force_plan != 0 })
     });
-    let drafter = match text(given.drafter, "drafter")? {
-        None => DrafterChoice::Planned,
-        Some("none") => DrafterChoice::Plain,
-        Some(name) => DrafterChoice::Forced(name.to_owned()),
-    };
+    let drafter = text(given.drafter, "drafter")?.map_or(DrafterChoice::Planned, DrafterChoice::named);
     let tier = tier(text(given.device, "device")?, text(given.isa, "isa")?)?;
     let activations = match text(given.activations, "activations")? {
         None => None,

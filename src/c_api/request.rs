@@ -61,9 +61,9 @@ pub struct GenerateRequest {
     pub min_p: f32,
     /// Divides positive logits, and multiplies others, of tokens that prompt or answer contain; 0 and 1: unchanged.
     pub repetition_penalty: f32,
-    /// Subtracted from a token's logit for each time that the answer contains it.
+    /// Subtracted from a token's logit for each time that the answer contains it; from -2 to 2.
     pub frequency_penalty: f32,
-    /// Subtracted once from the logit of each token that the answer contains.
+    /// Subtracted once from the logit of each token that the answer contains; from -2 to 2.
     pub presence_penalty: f32,
     /// Not 0: plain decoding, with the same tokens.
     pub no_spec: u32,
@@ -364,10 +364,14 @@ mod tests {
             (GenerateRequest { chat_template_kwargs: text, ..asked() }, "without messages"),
             (GenerateRequest { chat_template_kwargs: text, ..of_message(&good) }, "JSON object"),
             (GenerateRequest { temperature: -1.0, ..asked() }, "temperature"),
-            (GenerateRequest { top_p: 1.5, ..asked() }, "top-p"),
-            (GenerateRequest { min_p: f32::NAN, ..asked() }, "min-p"),
+            (GenerateRequest { top_p: 1.5, ..asked() }, "top_p"),
+            (GenerateRequest { min_p: f32::NAN, ..asked() }, "min_p"),
             (GenerateRequest { repetition_penalty: -1.0, ..asked() }, "repetition"),
             (GenerateRequest { presence_penalty: f32::INFINITY, ..asked() }, "presence"),
+            (
+                GenerateRequest { frequency_penalty: -2.5, ..asked() },
+                "frequency_penalty: expected a number from -2 to 2",
+            ),
             (
                 GenerateRequest { regex: text, json_schema: text, ..asked() },
                 "at most one of json_schema, regex",

@@ -136,9 +136,9 @@ typedef struct ygg_request {
     float min_p;
     // Divides positive logits, and multiplies others, of tokens that prompt or answer contain; 0 and 1: unchanged.
     float repetition_penalty;
-    // Subtracted from a token's logit for each time that the answer contains it.
+    // Subtracted from a token's logit for each time that the answer contains it; from -2 to 2.
     float frequency_penalty;
-    // Subtracted once from the logit of each token that the answer contains.
+    // Subtracted once from the logit of each token that the answer contains; from -2 to 2.
     float presence_penalty;
     // Not 0: plain decoding, with the same tokens.
     uint32_t no_spec;

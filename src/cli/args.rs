@@ -18,6 +18,7 @@ mod answer;
 mod cache;
 mod constraint;
 mod environment;
+mod memory;
 mod names;
 mod numbers;
 #[cfg(feature = "serve")]
@@ -32,9 +33,10 @@ pub(crate) use constraint::ConstraintArgs;
 pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
+pub(crate) use memory::{ContextArgs, MemoryArgs};
 pub(crate) use names::{
-    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, IsaName,
-    PropertyName, SkipObjectiveName, StageName,
+    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, DrafterNames,
+    IsaName, KindName, PropertyName, SkipObjectiveName, StageName,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
@@ -158,13 +160,6 @@ pub(crate) struct DeviceArgs {
     /// Begin no GPU kernel while the one before it still runs; changes no answer
     #[arg(long, help_heading = "Machine")]
     pub(crate) no_overlap: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ContextArgs {
-    /// Most tokens of prompt and answer together [default: 4096, or the model's limit if that is lower]
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, help_heading = "Machine")]
-    pub(crate) context: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -319,7 +314,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) device: DeviceArgs,
     /// Drafter to measure; may be repeated [default: all that this model allows]
     #[arg(long = "drafter", value_name = "D", value_enum, conflicts_with = "again")]
-    pub(crate) drafters: Vec<DrafterName>,
+    pub(crate) drafters: Vec<KindName>,
     /// Corpus store to measure retrieval with, from `yggc corpus build` [default: retrieval is not measured]
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
@@ -394,12 +389,18 @@ pub(crate) struct PlanRefineArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+    /// The budget of memory that the plan is for, as `run --memory` and `serve --memory` take it
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "resident")]
+    pub(crate) memory: Option<u64>,
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is lower]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
+    pub(crate) context: Option<usize>,
     /// Drafter model to measure too [default: none is measured]
     #[arg(long, value_name = "PATH")]
     pub(crate) draft_model: Option<PathBuf>,
-    /// Most seconds to measure
-    #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 240)]
-    pub(crate) budget: usize,
+    /// Most seconds to measure [default: 240, or 600 where weights are read from disk for every forward]
+    #[arg(long, value_name = "S", value_parser = at_least_one, allow_negative_numbers = true)]
+    pub(crate) budget: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -474,6 +475,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
     #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+    #[command(flatten)]
     pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) answer: AnswerArgs,
@@ -503,8 +506,9 @@ pub(crate) struct RunArgs {
     /// Use no chat template, and recognise special tokens in the prompt
     #[arg(long, requires = "prompt_source")]
     pub(crate) raw: bool,
-    /// Always draft with D, in the plan's best shape for D; never fall back to plain decoding
-    #[arg(long, value_name = "D", value_enum, help_heading = "Drafting")]
+    /// Always draft with D, in the plan's best shape for D; never fall back to plain decoding. D may also be a variant that the plan has,
+    /// such as lookup_short
+    #[arg(long, value_name = "D", value_parser = DrafterNames, help_heading = "Drafting")]
     pub(crate) drafter: Option<DrafterName>,
     #[command(flatten)]
     pub(crate) skip: SkipArgs,

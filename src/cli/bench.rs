@@ -26,7 +26,7 @@ use yggc::{
 };
 
 use crate::cli::{
-    args::{Arm as ArmName, BenchArgs, DrafterName},
+    args::{Arm as ArmName, BenchArgs},
     cache::CachePlace,
     error::Failure,
     fetch, loading, output,
@@ -97,10 +97,9 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
         },
     };
     options.plan_absent_reason = absent;
-    let tries = args
-        .arms
-        .contains(&ArmName::Drafter(DrafterName(DrafterId::Swift)))
-        .then_some(options.skip_search.window);
+    let is_swift =
+        |arm: &ArmName| matches!(arm, ArmName::Drafter(drafter) if drafter.kind() == DrafterId::Swift);
+    let tries = args.arms.iter().any(is_swift).then_some(options.skip_search.window);
     let planned = plans.iter().flat_map(|p| p.plan.planned.widths());
     let loaded = prepared.loaded(machine, cache, planned.chain(tries).collect())?;
     let question = |prompt: &CalibrationPrompt| {
@@ -153,7 +152,7 @@ fn arms(
             ArmName::Plan => of_plans(DrafterChoice::Planned),
             ArmName::Unguarded => of_plans(DrafterChoice::Unguarded),
             ArmName::Drafter(drafter) => {
-                vec![(name.to_string(), DrafterChoice::Forced(drafter.name().to_owned()), first)]
+                vec![(name.to_string(), DrafterChoice::named(drafter.name()), first)]
             }
         };
         for (name, drafter, plan) in entries {

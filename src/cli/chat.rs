@@ -4,7 +4,7 @@
 //! Ctrl-C ends the program.
 
 use yggc::engine::{
-    Constraint, Engine, ErrorKind, FinishReason, Message, Prompt, Report, Request, Role, Speculation,
+    Engine, ErrorKind, FinishReason, Matcher, Message, Prompt, Report, Request, Role, Speculation,
 };
 
 use self::{
@@ -34,7 +34,7 @@ struct Chat<'a> {
     engine: &'a mut Engine,
     settings: AnswerArgs,
     /// What every answer must be.
-    constraint: Option<Constraint>,
+    compiled: Option<Matcher>,
     speculation: Speculation,
     /// Whether the oldest turns make room for new ones.
     drops_old: bool,
@@ -52,7 +52,7 @@ struct Chat<'a> {
 pub(crate) fn command(
     engine: &mut Engine,
     args: &RunArgs,
-    constraint: Option<Constraint>,
+    compiled: Option<Matcher>,
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if engine.loaded().chat_template()?.is_none() {
@@ -68,7 +68,7 @@ pub(crate) fn command(
     let mut chat = Chat {
         engine,
         settings: args.answer.clone(),
-        constraint,
+        compiled,
         speculation: settings::speculation(args),
         drops_old: true,
         shows_stats: args.stats,
@@ -131,9 +131,11 @@ impl Chat<'_> {
     fn answer(&mut self, text: &str) -> Result<(), Failure> {
         self.messages.push(Message::new(Role::User, text));
         let prompt = self.prompt();
-        let constraint = self.constraint.clone();
+        let compiled = self.compiled.clone();
+        let constraint = compiled.as_ref().map(|compiled| compiled.constraint().clone());
         let speculation = self.speculation;
-        let mut request = Request { constraint, speculation, ..settings::request(&self.settings, prompt) };
+        let mut request =
+            Request { constraint, compiled, speculation, ..settings::request(&self.settings, prompt) };
         if let Some(interrupts) = &self.interrupts {
             request.cancel = interrupts.begin();
         }

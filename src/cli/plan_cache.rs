@@ -1,5 +1,5 @@
 //! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache, build (its kernels, and the
-//! formats in which it reads drafter models) and format of profiles.
+//! formats in which it reads drafter models), format of profiles, and budget of memory if the plan divides one.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
@@ -25,6 +25,7 @@ use ygg_profiler::{BuildFingerprint, Fingerprints, ModelFingerprint, Profile, re
 use yggc::{
     measure::profile_file::{self, PROFILE_FORMAT},
     plan::{self, FittedPlan, Plan, PlanError},
+    planner::MemoryBudget,
 };
 
 use crate::cli::{
@@ -41,6 +42,8 @@ pub(crate) struct CachedPlan {
     folder: PathBuf,
     key: String,
     here: Fingerprints,
+    /// Whether the plan divides a budget of memory, and so says itself how many bytes of weights stay.
+    divides_memory: bool,
 }
 
 /// Content of the cache for one set of fingerprints.
@@ -55,9 +58,17 @@ pub(crate) enum Found {
 }
 
 impl CachedPlan {
-    /// Includes the fingerprint of a drafter model, if there is one.
-    pub(crate) fn new(cache: &CacheDir, here: Fingerprints, draft_digest: Option<&str>) -> Self {
-        Self { folder: cache.plans(), key: key(&here, PROFILE_FORMAT, draft_digest), here }
+    /// Includes the fingerprint of a drafter model, if there is one, and the budget of memory that the plan divides, if it divides one.
+    pub(crate) fn new(
+        cache: &CacheDir,
+        here: Fingerprints,
+        draft_digest: Option<&str>,
+        budget: Option<MemoryBudget>,
+    ) -> Self {
+        let budget = budget.map(|MemoryBudget { bytes, context }| format!("{bytes} bytes, {context} tokens"));
+        let added: Vec<&str> = draft_digest.into_iter().chain(budget.as_deref()).collect();
+        let key = key(&here, PROFILE_FORMAT, &added);
+        Self { folder: cache.plans(), key, here, divides_memory: budget.is_some() }
     }
 
     /// Path of the plan.
@@ -85,7 +96,14 @@ impl CachedPlan {
         if !path.exists() {
             return self.fresh_failure().map_or(Found::Nothing, Found::Failure);
         }
-        match plan::read(&path).and_then(|plan| FittedPlan::new(plan, &self.here)) {
+        let fitted = |plan: Plan| {
+            let mut here = self.here.clone();
+            if self.divides_memory {
+                here.machine.resident_bytes = plan.fingerprints.machine.resident_bytes;
+            }
+            FittedPlan::new(plan, &here)
+        };
+        match plan::read(&path).and_then(fitted) {
             Ok(fitted) => Found::Plan(Box::new((*fitted).clone())),
             Err(why) => Found::Unusable(why),
         }
@@ -157,14 +175,14 @@ fn is_half_written(path: &Path) -> bool {
 }
 
 /// A digest of everything that decides whether a plan fits and its profile can be read; the model's name is not part of it.
-fn key(here: &Fingerprints, profile_format: u32, draft_digest: Option<&str>) -> String {
+fn key(here: &Fingerprints, profile_format: u32, added: &[&str]) -> String {
     let Fingerprints { machine, model: ModelFingerprint { name: _, digest: model }, build } = here;
     let BuildFingerprint { plan_format, kernels, draft_formats } = build;
     let mut hasher = Sha256::new();
     let (machine, format, profile_format) =
         (machine.digest(), plan_format.to_string(), profile_format.to_string());
     let facts = [&machine, model, &format, &profile_format, kernels, draft_formats].map(String::as_str);
-    for fact in facts.into_iter().chain(draft_digest) {
+    for fact in facts.iter().chain(added) {
         hasher.update((fact.len() as u64).to_le_bytes());
         hasher.update(fact);
     }
@@ -203,15 +221,23 @@ mod tests {
             |f| f.machine.gpu = Some("H200".to_owned()),
             |f| f.machine.driver = Some("580".to_owned()),
         ];
-        let key = |here: &Fingerprints, draft_digest| key(here, 1, draft_digest);
+        let key = |here: &Fingerprints, draft_digest: Option<&str>| key(here, 1, draft_digest.as_slice());
         for change in changes {
             let mut other = here();
             change(&mut other);
             assert_ne!(key(&other, None), key(&here(), None));
         }
-        assert_ne!(super::key(&here(), 2, None), key(&here(), None));
+        assert_ne!(super::key(&here(), 2, &[]), key(&here(), None));
         assert_ne!(key(&here(), Some("e")), key(&here(), None));
         assert_ne!(key(&here(), Some("e")), key(&here(), Some("f")));
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::resolve(Some(folder.path().to_owned()), &Environment::default()).unwrap();
+        let within = |bytes, context| {
+            let budget = MemoryBudget { bytes, context };
+            CachedPlan::new(&cache, here(), None, Some(budget)).key
+        };
+        assert_ne!(within(1, 2), key(&here(), None));
+        assert!(within(1, 2) != within(2, 2) && within(1, 2) != within(1, 3));
         let mut renamed = here();
         renamed.model.name = "other".to_owned();
         assert_eq!(key(&renamed, None), key(&here(), None));
@@ -235,7 +261,7 @@ mod tests {
     fn a_plan_of_another_build_is_made_anew_and_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::resolve(Some(folder.path().to_owned()), &Environment::default()).unwrap();
-        let place = CachedPlan::new(&cache, here(), None);
+        let place = CachedPlan::new(&cache, here(), None, None);
         fs::create_dir_all(cache.plans()).unwrap();
         let mut plan = plan();
         plan::write(&plan, &place.path()).unwrap();
@@ -246,7 +272,7 @@ mod tests {
         let expected = "formats of drafter models: expected `f16 in q4_0`, found `f16 in q8_0`";
         assert!(why.to_string().contains(expected), "{why}");
         // Where its own build would look, it is not even seen.
-        let other = CachedPlan::new(&cache, plan.fingerprints, None);
+        let other = CachedPlan::new(&cache, plan.fingerprints, None, None);
         assert!(matches!(other.find(), Found::Nothing));
     }
 
@@ -254,7 +280,7 @@ mod tests {
     fn what_a_dead_writer_left_is_removed_and_no_plan() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::resolve(Some(folder.path().to_owned()), &Environment::default()).unwrap();
-        let place = CachedPlan::new(&cache, here(), None);
+        let place = CachedPlan::new(&cache, here(), None, None);
         assert!(matches!(place.find(), Found::Nothing));
         fs::create_dir_all(cache.plans()).unwrap();
         let half = cache.plans().join(format!(".{}.plan.123.partial", place.key));

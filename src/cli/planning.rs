@@ -7,14 +7,17 @@ use std::{
 
 use indicatif::ProgressBar;
 use yggc::{
-    engine::{DraftModel, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, PlanSource},
-    measure::{self, AutoplanOptions, ProfileOptions},
+    engine::{
+        DraftModel, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, PlanSource, weight_splits,
+    },
+    measure::{self, AutoplanOptions, Divided, FirstDivision, ProfileOptions},
     model::Model,
     plan::{self, Plan},
+    runtime::{Pinning, SessionOptions},
 };
 
 use crate::cli::{
-    cache::CachePlace,
+    cache::{CacheDir, CachePlace},
     error::Failure,
     loading, memory,
     output::remark,
@@ -62,8 +65,24 @@ impl Prepared {
 
 /// How a model is loaded on `machine`.
 pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
-    let Machine { tier, activations, cache, threads, resident } = machine;
+    let Machine { tier, activations, cache, threads, resident, memory: _ } = machine;
     LoadOptions { tier: Some(tier), activations, cache, threads: Some(threads), widths, resident }
+}
+
+impl Machine {
+    /// The machine with as many weights in memory as its budget gives at first to a model that `drafts`, or is decoded plainly, and that division;
+    /// the same machine where it has no budget.
+    ///
+    /// # Errors
+    /// [`Failure::Engine`] of kind `Input` for a budget that is too small.
+    pub(crate) fn divided(self, model: &Model, drafts: bool) -> Result<(Self, Option<Divided>), Failure> {
+        let Some(memory) = self.memory else { return Ok((self, None)) };
+        let budget = memory.budget(model);
+        let load = load_options(self, ProfileOptions::WIDTHS.to_vec());
+        let (splits, session_bytes) = weight_splits(model, &load, budget.context as usize)?;
+        let division = FirstDivision::of(&splits, budget, session_bytes, drafts).map_err(Error::from)?;
+        Ok((Self { resident: division.resident(), ..self }, Some((budget, division))))
+    }
 }
 
 /// The plan of a file that the user named.
@@ -87,6 +106,7 @@ pub(crate) fn with_plan(
     cache: &CachePlace,
 ) -> Result<(Prepared, Options), Failure> {
     if given.is_some() || options.drafter == DrafterChoice::Plain {
+        options.resident = machine.divided(&model, false)?.0.resident;
         options.plan = given;
         return Ok((Prepared::Open(Box::new(model)), options));
     }
@@ -97,7 +117,12 @@ pub(crate) fn with_plan(
             leave_out_unmeasured(&mut options.draft_model, &plan.plan);
             options.plan = Some(plan);
         }
-        Err(reason) => options.plan_absent_reason = Some(reason),
+        Err(reason) => {
+            if let Prepared::Open(model) = &prepared {
+                options.resident = machine.divided(model, false)?.0.resident;
+            }
+            options.plan_absent_reason = Some(reason);
+        }
     }
     Ok((prepared, options))
 }
@@ -130,15 +155,14 @@ pub(crate) fn first_use(
     machine: Machine,
     cache: &CachePlace,
 ) -> Result<(Prepared, PlanOrReason), Failure> {
-    let here = machine.fingerprints(&model)?;
     let folder = match cache.dir() {
         Ok(folder) => folder,
         Err(error) => {
             return Ok(without(Prepared::Open(Box::new(model)), format!("a plan has no place: {error}")));
         }
     };
-    let draft_digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
-    let place = CachedPlan::new(&folder, here, draft_digest.as_deref());
+    let (machine, divided) = machine.divided(&model, true)?;
+    let place = place(&model, draft_model, (machine, divided), &folder)?;
     match place.find() {
         Found::Plan(plan) => return Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => return Ok(failed_before(model, &place, &reason)),
@@ -161,8 +185,37 @@ pub(crate) fn first_use(
     match place.find() {
         Found::Plan(plan) => Ok((Prepared::Open(Box::new(model)), Ok(source(*plan, &place.path())))),
         Found::Failure(reason) => Ok(failed_before(model, &place, &reason)),
-        Found::Nothing | Found::Unusable(_) => make(model, draft_model, machine, &place, &locked),
+        Found::Nothing | Found::Unusable(_) => {
+            make(model, draft_model, (machine, divided), cache, (&place, &locked))
+        }
     }
+}
+
+/// The place of the cached plan of a model and drafter model on a machine whose memory is divided.
+///
+/// # Errors
+/// If the drafter model cannot be opened, or the machine cannot be read.
+pub(crate) fn place(
+    model: &Model,
+    draft_model: Option<&Path>,
+    (machine, divided): (Machine, Option<Divided>),
+    folder: &CacheDir,
+) -> Result<CachedPlan, Failure> {
+    let here = machine.fingerprints(model)?;
+    let digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
+    Ok(CachedPlan::new(folder, here, digest.as_deref(), divided.map(|(budget, _)| budget)))
+}
+
+/// Bytes that drafters may take beside a loaded model: what the machine has left, and the budget if it holds the whole model.
+pub(crate) fn memory_left(loaded: &Loaded, divided: Option<Divided>) -> Option<usize> {
+    let free = memory::available();
+    let Some((budget, FirstDivision::Whole)) = divided else { return free };
+    let (context, threads) = (budget.context as usize, loaded.threads());
+    let options = SessionOptions { context, tree_nodes: 1, threads, pinning: Pinning::default() };
+    let taken = loaded.set().memory(&options);
+    let bytes = usize::try_from(budget.bytes).unwrap_or(usize::MAX);
+    let left = bytes.saturating_sub(taken.weight_bytes + taken.session_bytes);
+    Some(free.map_or(left, |free| free.min(left)))
 }
 
 fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, PlanOrReason) {
@@ -178,18 +231,22 @@ fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, P
 fn make(
     model: Model,
     draft_model: Option<&Path>,
-    machine: Machine,
-    place: &CachedPlan,
-    locked: &LockedPlan<'_>,
+    (machine, divided): (Machine, Option<Divided>),
+    cache: &CachePlace,
+    (place, locked): (&CachedPlan, &LockedPlan<'_>),
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let draft_models = draft_model.map(Path::to_owned).into_iter().collect();
-    let mut options = AutoplanOptions { draft_models, ..AutoplanOptions::default() };
-    remark(format_args!(
-        "first use of this model on this machine: measuring for {} s at most, once; --no-spec does without",
-        options.budget.as_secs()
-    ));
+    let mut options = AutoplanOptions { draft_models, division: divided, ..AutoplanOptions::default() };
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
-    options.memory_limit = memory::available();
+    let streamed = match loaded.set().graph().streams() {
+        true => ", since every forward reads weights from disk",
+        false => "",
+    };
+    remark(format_args!(
+        "first use of this model on this machine: measuring for {} s at most{streamed}, once; --no-spec does without",
+        options.budget(&loaded).as_secs()
+    ));
+    options.memory_limit = memory_left(&loaded, divided);
     let bar = progress::parts();
     let made = measure::autoplan(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
@@ -208,7 +265,15 @@ fn make(
         Ok(()) => remark(format_args!("the plan is {}; look at it with `yggc plan show`", path.display())),
         Err(error) => remark(format_args!("the plan is used but could not be kept: {error}")),
     }
-    Ok((Prepared::Loaded(loaded), Ok(source(plan, &path))))
+    // What was measured may pay best with other weights in memory.
+    let prepared = if plan.resident() == loaded.resident() {
+        Prepared::Loaded(loaded)
+    } else {
+        let file = loaded.model().path.clone();
+        drop(loaded);
+        Prepared::Open(Box::new(loading::open(&file, cache)?))
+    };
+    Ok((prepared, Ok(source(plan, &path))))
 }
 
 /// Shows the progress of a measurement.

@@ -4,47 +4,43 @@ use std::{sync::Arc, time::Duration};
 
 use ygg_profiler::UnixTime;
 use yggc::{
-    engine::{DraftModel, Loaded},
-    measure::{self, ProfileOptions, plan_from_profile},
-    planner::Fix,
+    engine::Loaded,
+    measure::{self, ProfileOptions, plan_first, refine_options},
 };
 
 use crate::cli::{
     args::PlanRefineArgs,
     cache::CachePlace,
     error::Failure,
-    fetch, loading, memory, output,
-    plan_cache::CachedPlan,
-    planning::{advance, load_options},
+    fetch, loading, output,
+    planning::{advance, load_options, memory_left, place},
     progress,
     settings::Machine,
 };
 
 /// Runs `yggc plan refine`.
 pub(crate) fn command(args: &PlanRefineArgs, cache: &CachePlace) -> Result<(), Failure> {
-    let machine = Machine::new(&args.device)?;
+    let machine = Machine::new(&args.device)?.within_memory(args.memory, args.context)?;
     let model = loading::open(&fetch::resolve(args.model.model.as_deref(), cache)?, cache)?;
-    let here = machine.fingerprints(&model)?;
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
-    let digest =
-        draft_model.as_deref().map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
-    let place = CachedPlan::new(&cache.dir()?, here, digest.as_deref());
+    let (machine, divided) = machine.divided(&model, true)?;
+    let place = place(&model, draft_model.as_deref(), (machine, divided), &cache.dir()?)?;
     let mut waiting = None;
     let locked =
         place.lock(|| waiting = Some(progress::waiting("waiting for another yggc that is making a plan")))?;
     drop(waiting);
-    let budget = Duration::from_secs(u64::try_from(args.budget).unwrap_or(u64::MAX));
+    let budget = args.budget.map(|seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)));
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
     let options = ProfileOptions {
         draft_models: draft_model.into_iter().collect(),
-        memory_limit: memory::available(),
-        ..ProfileOptions::new(budget)
+        memory_limit: memory_left(&loaded, divided),
+        ..refine_options(&loaded, budget, divided)
     };
     let bar = progress::parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let profile = profile?;
-    let plan = plan_from_profile(&profile, &Fix::default(), UnixTime::now())?;
+    let plan = plan_first(&profile, divided, UnixTime::now())?;
     locked.store_refined(&profile, &plan)?;
     output::text(format_args!("{}: refined; the next start uses it\n", place.path().display()))
 }

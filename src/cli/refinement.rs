@@ -8,7 +8,13 @@ use std::{
 use yggc::engine::Tier;
 
 use crate::{
-    cli::{error::Failure, output::remark, plan_cache::CachedPlan, settings::Machine},
+    cli::{
+        error::Failure,
+        memory,
+        output::remark,
+        plan_cache::CachedPlan,
+        settings::{Machine, Memory},
+    },
     serve::IdleWork,
 };
 
@@ -18,7 +24,11 @@ pub(crate) struct Refinement {
     command: Command,
     /// The file that is there once the plan is refined.
     done: PathBuf,
+    /// Bytes that the process takes beside this one, if weights are streamed since memory is short.
+    needed: Option<u64>,
     running: Option<Child>,
+    /// Whether it was said that memory is too short.
+    is_short: bool,
 }
 
 impl Refinement {
@@ -35,7 +45,7 @@ impl Refinement {
     ) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::Internal(format!("the program does not find itself: {error}")))?;
-        let Machine { tier, activations, cache: format, threads, resident } = machine;
+        let Machine { tier, activations, cache: format, threads, resident, memory: budget } = machine;
         let mut command = Command::new(program);
         command.args(["plan", "refine", "--threads"]).arg(threads.to_string());
         match tier {
@@ -46,6 +56,12 @@ impl Refinement {
         if let Some(bytes) = resident {
             command.arg("--resident").arg(bytes.to_string());
         }
+        if let Some(Memory { bytes, context }) = budget {
+            command.arg("--memory").arg(bytes.to_string());
+            if let Some(context) = context {
+                command.arg("--context").arg(context.to_string());
+            }
+        }
         for (flag, path) in [("--model", model), ("--draft-model", draft_model)] {
             if let Some(path) = path {
                 command.arg(flag).arg(path);
@@ -53,7 +69,25 @@ impl Refinement {
         }
         // What it prints would stand between the lines of the service.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { command, done: place.refined_path(), running: None })
+        // Beside the weights in memory a substitute of the others takes about as much.
+        let of_weights = || Some(resident? as u64).map(|bytes| bytes.saturating_mul(2));
+        let needed = budget.map(|budget| budget.bytes).or_else(of_weights);
+        Ok(Self { command, done: place.refined_path(), needed, running: None, is_short: false })
+    }
+
+    /// Whether there is memory for another process with the model, and if not, says so once.
+    fn has_room(&mut self) -> bool {
+        let Some((needed, free)) = self.needed.zip(memory::available()) else { return true };
+        let has_room = free as u64 >= needed;
+        if !has_room && !self.is_short {
+            self.is_short = true;
+            remark(format_args!(
+                "the plan is not refined beside this service: expected {} MiB of free memory, found {}; stop the service and run `yggc plan refine`",
+                needed >> 20,
+                free >> 20
+            ));
+        }
+        has_room
     }
 
     /// Takes note of a process that has ended; whether one runs.
@@ -79,7 +113,7 @@ impl Refinement {
 
 impl IdleWork for Refinement {
     fn begin(&mut self) {
-        if self.is_running() || self.done.exists() {
+        if self.is_running() || self.done.exists() || !self.has_room() {
             return;
         }
         match self.command.spawn() {

@@ -1,6 +1,6 @@
 //! `yggc run`: answers a prompt with streamed text or one JSON object; without a prompt, a chat.
 
-use yggc::engine::{Constraint, Engine, Message, Options, Prompt, Request, Role};
+use yggc::engine::{Engine, Matcher, Message, Options, Prompt, Request, Role};
 
 use crate::cli::{
     args::RunArgs,
@@ -18,7 +18,7 @@ use crate::cli::{
 pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure> {
     let prompt = settings::prompt(args)?;
     let constraint = settings::constraint(&args.constraint)?;
-    let machine = Machine::new(&args.device)?;
+    let machine = Machine::new(&args.device)?.within_memory(args.memory.memory, args.context.context)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
@@ -40,8 +40,8 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         ngram_state::resume(&mut engine, file)?;
     }
     // Said before a prompt is run.
-    constraint.as_ref().map(|constraint| engine.loaded().matcher(constraint)).transpose()?;
-    answer(&mut engine, args, (prompt, constraint), cache)?;
+    let compiled = constraint.as_ref().map(|constraint| engine.loaded().matcher(constraint)).transpose()?;
+    answer(&mut engine, args, (prompt, compiled), cache)?;
     args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))?;
     args.ngram_state.as_deref().map_or(Ok(()), |file| ngram_state::keep(&mut engine, file))
 }
@@ -50,17 +50,18 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
 fn answer(
     engine: &mut Engine,
     args: &RunArgs,
-    (prompt, constraint): (Option<String>, Option<Constraint>),
+    (prompt, compiled): (Option<String>, Option<Matcher>),
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if args.stats {
         output::remark(stats::memory(engine.memory()));
     }
-    let Some(text) = prompt else { return chat::command(engine, args, constraint, cache) };
+    let Some(text) = prompt else { return chat::command(engine, args, compiled, cache) };
     let prompt =
         if args.raw { Prompt::Raw(text) } else { args.answer.chat([Message::new(Role::User, text)]) };
     let speculation = settings::speculation(args);
-    let request = Request { constraint, speculation, ..settings::request(&args.answer, prompt) };
+    let constraint = compiled.as_ref().map(|compiled| compiled.constraint().clone());
+    let request = Request { constraint, compiled, speculation, ..settings::request(&args.answer, prompt) };
     let (reason, report) = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
         output::json(&stats::AnswerJson::new(&answer))?;

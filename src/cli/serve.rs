@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use yggc::{
-    engine::{DraftModel, DrafterChoice, Options},
+    engine::{DrafterChoice, Options},
     model::Model,
 };
 
@@ -13,19 +13,21 @@ use crate::{
         cache::CachePlace,
         contents::Remembered,
         error::Failure,
-        fetch, loading, output,
-        plan_cache::CachedPlan,
-        planning,
+        fetch, loading, output, planning,
         refinement::Refinement,
         settings::{self, Machine},
     },
-    serve::{ApiKey, Idle, Limits, Settings, serve},
+    serve::{ApiKey, Idle, Limits, Settings, is_here_alone, serve},
 };
+
+/// Seconds without a request after which a plan is refined that nobody asked to refine: a first use had time for few forwards where weights are
+/// streamed.
+const STREAMED_REFINED_AFTER: usize = 60;
 
 /// Runs `yggc serve`.
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
     let key = key(args, cache)?;
-    let machine = Machine::new(&args.device)?;
+    let machine = Machine::new(&args.device)?.within_memory(args.memory.memory, args.context.context)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
     let model = loading::open(&path, cache)?;
@@ -37,8 +39,16 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         ..machine.options(&path, args.context.context)
     };
     let remembered = Remembered::new(&model, cache);
-    let idle = args.refine.map(|after| idle(after, args, &model, &options, machine, cache)).transpose()?;
+    let after = match args.refine {
+        Some(0) => None,
+        None if args.no_spec || given.is_some() || !machine.limits_weights() => None,
+        after => Some(after.unwrap_or(STREAMED_REFINED_AFTER)),
+    };
+    let idle = after.map(|after| idle(after, args, &model, &options, machine, cache)).transpose()?;
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
+    if let Some(drafter) = &args.drafter {
+        options.check_drafter(drafter.name())?;
+    }
     let engine = prepared.engine(&options)?;
     remembered.into_iter().for_each(Remembered::watch);
     let context = engine.context();
@@ -50,7 +60,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         page: !args.no_page,
         logs_requests: args.access_log,
         span_timeout: span_timeout(cache)?,
-        drafter: match args.drafter {
+        drafter: match &args.drafter {
             _ if args.no_spec => "none".to_owned(),
             None => "plan".to_owned(),
             Some(drafter) => drafter.name().to_owned(),
@@ -65,11 +75,8 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
             drain: Duration::from_secs(args.drain),
         },
     };
-    if settings.key.is_none() && !args.host.is_loopback() {
-        output::remark(format_args!(
-            "whoever reaches {} may use this service: no key is asked for; give one with --api-key-file",
-            args.host
-        ));
+    if let Some(exposed) = exposed(&settings) {
+        output::remark(format_args!("{exposed}"));
     }
     let name = settings.model_name.clone();
     let mut printed = Ok(());
@@ -78,6 +85,32 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         printed = output::text(format_args!("http://{address}\n"));
     })?;
     printed
+}
+
+/// Who can reach the service and what is open to them, where that is not this machine alone.
+fn exposed(settings: &Settings) -> Option<String> {
+    let address = settings.address.ip();
+    let sites = match settings.origins.iter().any(|origin| origin == "*") {
+        true => " and pages of all sites",
+        false => "",
+    };
+    let who = match address {
+        _ if is_here_alone(address) && sites.is_empty() => return None,
+        _ if is_here_alone(address) => "programs of this machine".to_owned(),
+        _ if address.is_unspecified() => {
+            format!("all machines that reach any address of this one ({address})")
+        }
+        _ => format!("all machines that reach {address}"),
+    };
+    Some(match &settings.key {
+        None => format!(
+            "warning: {who}{sites} may use this service: no key is asked for; give one with --api-key-file"
+        ),
+        Some(_) => format!(
+            "{who}{sites} may use this service with the key, and without it read /, /health, /ready, /version and /metrics; \
+             nothing is encrypted"
+        ),
+    })
 }
 
 /// The refinement of the cached plan, after so many seconds without a request.
@@ -89,11 +122,9 @@ fn idle(
     machine: Machine,
     cache: &CachePlace,
 ) -> Result<Idle, Failure> {
-    let here = machine.fingerprints(model)?;
     let draft_model = options.draft_model.as_deref();
-    let digest = draft_model.map(DraftModel::open).transpose()?.map(|d| d.fingerprint().to_string());
     let folder = cache.dir()?;
-    let place = CachedPlan::new(&folder, here, digest.as_deref());
+    let place = planning::place(model, draft_model, machine.divided(model, true)?, &folder)?;
     let work = Refinement::new(&place, folder.root(), args.model.model.as_deref(), draft_model, machine)?;
     Ok(Idle { after: Duration::from_secs(after as u64), work: Box::new(work) })
 }

@@ -13,7 +13,8 @@ use yggc::{
         Sampling, Speculation, Tier, default_threads, fingerprints,
     },
     model::Model,
-    plan::{DrafterId, Fingerprints},
+    plan::{DEFAULT_CONTEXT, Fingerprints},
+    planner::MemoryBudget,
     policy::{SkipObjective, SkipSearchSettings},
     speculate::DraftGrowth,
 };
@@ -21,7 +22,7 @@ use yggc::{
 use crate::cli::{
     args::{
         ActivationsName, AnswerArgs, CacheName, ConstraintArgs, DeviceArgs, DeviceName, DraftGrowthName,
-        DrafterName, IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
+        IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
     },
     error::Failure,
     memory, output,
@@ -44,6 +45,24 @@ pub(crate) struct Machine {
     pub(crate) threads: usize,
     /// Most bytes of weights in memory; all without it.
     pub(crate) resident: Option<usize>,
+    /// Most bytes in memory, of which a plan says how many are of weights.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// A budget of memory for everything, as it was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) bytes: u64,
+    /// The longest context that has to have room in it; the usual one if `None`.
+    pub(crate) context: Option<usize>,
+}
+
+impl Memory {
+    /// The budget for a model.
+    pub(crate) fn budget(self, model: &Model) -> MemoryBudget {
+        let context = self.context.unwrap_or(DEFAULT_CONTEXT as usize).min(model.config.context);
+        MemoryBudget { bytes: self.bytes, context: u32::try_from(context).unwrap_or(u32::MAX) }
+    }
 }
 
 impl Machine {
@@ -51,7 +70,14 @@ impl Machine {
     pub(crate) fn whole() -> Self {
         let tier = Tier::detect_best();
         let activations = tier.activations();
-        Self { tier, activations, cache: KvFormat::F16, threads: default_threads(), resident: None }
+        Self {
+            tier,
+            activations,
+            cache: KvFormat::F16,
+            threads: default_threads(),
+            resident: None,
+            memory: None,
+        }
     }
 
     /// # Errors
@@ -90,7 +116,26 @@ impl Machine {
         }
         let activations = activations.unwrap_or(tier.activations());
         let resident = args.resident.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Self { tier, activations, cache, threads: threads(args.threads), resident })
+        Ok(Self { tier, activations, cache, threads: threads(args.threads), resident, memory: None })
+    }
+
+    /// The same within so many bytes of memory for everything, if they are given, with room for a context.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] on a GPU, whose memory no plan divides.
+    pub(crate) fn within_memory(self, bytes: Option<u64>, context: Option<usize>) -> Result<Self, Failure> {
+        if bytes.is_some() && self.tier == Tier::Cuda {
+            return Err(Failure::Usage(
+                "--memory is for --device cpu: no plan divides the memory of a GPU; choose with --resident how many bytes of weights stay on it"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self { memory: bytes.map(|bytes| Memory { bytes, context }), ..self })
+    }
+
+    /// Whether weights may be streamed.
+    pub(crate) fn limits_weights(&self) -> bool {
+        self.resident.is_some() || self.memory.is_some()
     }
 
     /// The same, with as many bytes of weights in memory as the first of the plans is for, unless that was typed.
@@ -104,7 +149,7 @@ impl Machine {
     /// # Errors
     /// [`Failure::Device`] if the machine cannot be read.
     pub(crate) fn fingerprints(&self, model: &Model) -> Result<Fingerprints, Failure> {
-        let Self { tier, activations, cache, threads, resident } = *self;
+        let Self { tier, activations, cache, threads, resident, memory: _ } = *self;
         Ok(fingerprints(model, tier, activations, cache, threads, resident)?)
     }
 
@@ -178,11 +223,10 @@ fn tier(name: IsaName) -> Result<Tier, Failure> {
 
 /// The drafter choice of the arguments.
 pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
-    match args.drafter {
+    match &args.drafter {
         _ if args.no_spec => DrafterChoice::Plain,
         None => DrafterChoice::Planned,
-        Some(DrafterName(DrafterId::None)) => DrafterChoice::Plain,
-        Some(drafter) => DrafterChoice::Forced(drafter.name().to_owned()),
+        Some(drafter) => DrafterChoice::named(drafter.name()),
     }
 }
 
@@ -370,6 +414,16 @@ mod tests {
             }
         }
         assert!(tier(IsaName::Portable).is_ok());
+    }
+
+    #[test]
+    fn no_budget_for_everything_is_divided_on_a_gpu() {
+        let on = |tier| Machine { tier, ..Machine::whole() };
+        let error = on(Tier::Cuda).within_memory(Some(1 << 30), None).unwrap_err();
+        assert!(matches!(error, Failure::Usage(_)) && error.to_string().contains("--resident"), "{error}");
+        assert!(on(Tier::Cuda).within_memory(None, Some(64)).unwrap().memory.is_none());
+        let within = on(Tier::Portable).within_memory(Some(1 << 30), Some(64)).unwrap();
+        assert!(within.limits_weights() && !on(Tier::Portable).limits_weights());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 use super::{
-    DraftModel, DrafterChoice, Error, Hint, Loaded, Options, PlanSource,
+    DraftModel, DrafterChoice, Error, Hint, Loaded, Options, PlanSource, drafter_name,
     report::{Background, SWITCHED_OFF},
     self_tuning::self_tuning,
 };
@@ -109,11 +109,10 @@ pub(super) fn decide(
         return match &options.drafter {
             DrafterChoice::Planned | DrafterChoice::Unguarded => Ok(plain(absent)),
             DrafterChoice::Plain => Ok(plain(SWITCHED_OFF)),
-            DrafterChoice::Forced(name) if name == "none" => Ok(plain(SWITCHED_OFF)),
-            DrafterChoice::Forced(name) => Err(Error::input(format!(
-                "drafter `{name}` cannot be forced without a plan: expected a plan that measured it, found none ({absent})"
-            ))
-            .with_hint(Hint::Profile { drafter: name.clone() })),
+            DrafterChoice::Forced(name) => {
+                options.check_drafter(name)?;
+                Ok(plain(SWITCHED_OFF))
+            }
         };
     };
     let here = here()?;
@@ -177,20 +176,7 @@ fn planned<'p>(
             (plan.chosen(), "the plan found no drafter that is faster than plain decoding here")
         }
         DrafterChoice::Plain => (&plan.by_drafter[0], SWITCHED_OFF),
-        DrafterChoice::Forced(name) => {
-            let sub_plan = plan.for_drafter(name).ok_or_else(|| {
-                let measured: Vec<_> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
-                let left_out = plan.left_out.iter().find(|l| l.name.as_str() == name);
-                let why = left_out.map_or("it never measured it".to_owned(), |l| format!("no {}", l.lacks));
-                Error::input(format!(
-                    "the plan {} has no shape for drafter `{name}` ({why}): expected one of {}",
-                    source.name,
-                    measured.join(", ")
-                ))
-                .with_hint(Hint::Profile { drafter: name.clone() })
-            })?;
-            (sub_plan, SWITCHED_OFF)
-        }
+        DrafterChoice::Forced(name) => (drafter_name::in_plan(name, plan, &source.name)?, SWITCHED_OFF),
     })
 }
 

@@ -1,7 +1,8 @@
 //! A running request: an iterator of events that steps the decoder when it needs tokens.
 
 use crate::{
-    speculate::Limits,
+    grammar::GrammarError,
+    speculate::{Limits, SpeculateError},
     text::{Detokenizer, Heard, StopStrings},
 };
 
@@ -182,7 +183,16 @@ impl<'e> Generation<'e> {
         if self.has_yielded_all() {
             let Engine { loaded, decoder, .. } = &mut *self.engine;
             let limits = Limits { tokens: self.max_tokens - self.yielded, ends: loaded.end_ids() };
-            decoder.step(limits, None)?;
+            match decoder.step(limits, None) {
+                // Cancelling also ends the work of the request's grammar.
+                Err(SpeculateError::Grammar(GrammarError::Cancelled { .. })) => {
+                    self.finished = true;
+                    return Ok(Some(self.finish(FinishReason::Cancelled)));
+                }
+                stepped => {
+                    stepped?;
+                }
+            }
             self.before_step = self.yielded;
         }
         let decoder = &self.engine.decoder;

@@ -14,7 +14,7 @@ use crate::{
     text::{ChatTemplate, TokenKind, Tokenizer, TokenizerConfig, Vocabulary},
 };
 
-use super::{Activations, Error, Tier};
+use super::{Activations, CancelHandle, Error, Tier};
 
 /// How a model is loaded. Each width costs two small programs; weights are packed once for all of them.
 #[derive(Clone, Debug)]
@@ -194,15 +194,29 @@ impl Loaded {
         &self.end_ids
     }
 
-    /// Compiles a constraint for answers of this model. The first call also makes [`GrammarTokens`] of its vocabulary.
+    /// Compiles a constraint for answers of this model, on a thread of its own. The first call also makes [`GrammarTokens`] of its vocabulary.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` for a constraint that cannot be kept.
     pub fn matcher(&self, constraint: &Constraint) -> Result<Matcher, Error> {
+        Ok(self.grammar_tokens()?.matcher(constraint)?)
+    }
+
+    /// As [`matcher`](Self::matcher), for a request with this handle: the caller waits no longer than that is not cancelled.
+    ///
+    /// # Errors
+    /// As `matcher`, and if it is cancelled.
+    pub fn matcher_unless(&self, constraint: &Constraint, cancel: &CancelHandle) -> Result<Matcher, Error> {
+        let cancel = cancel.clone();
+        Ok(self.grammar_tokens()?.matcher_unless(constraint, move || cancel.is_cancelled())?)
+    }
+
+    /// The model's tokens as grammars see them, made by the first call.
+    pub(super) fn grammar_tokens(&self) -> Result<&GrammarTokens, Error> {
         let tokens = self.grammar_tokens.get_or_init(|| {
             GrammarTokens::new(Arc::clone(&self.tokenizer), self.set.vocabulary(), &self.end_ids)
         });
-        Ok(tokens.as_ref().map_err(Clone::clone).and_then(|tokens| tokens.matcher(constraint))?)
+        Ok(tokens.as_ref().map_err(Clone::clone)?)
     }
 
     /// The chat template, if the model has one.

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod division;
 mod draft_models;
+mod drafter_name;
 mod drafting;
 mod error;
 mod generation;
@@ -21,13 +23,14 @@ use std::sync::Arc;
 
 pub use crate::backend::{Activations, KvFormat, Tier};
 pub use crate::{
-    grammar::Constraint,
+    grammar::{Constraint, Matcher},
     runtime::Pinning,
-    sample::{Adjustment, Sampling, argmax},
+    sample::{Adjustment, Parameter, Sampling, Values, argmax},
     speculate::{Reuse, Speculation},
     text::{Conversation, GenerationPrompt, Json, Message, Role, Special, TextError, Variables},
 };
 pub use cancel::CancelHandle;
+pub use division::weight_splits;
 pub use draft_models::DraftModel;
 #[cfg(feature = "planner")]
 pub(crate) use draft_models::drafter_file;
@@ -179,6 +182,7 @@ impl Engine {
             sampling,
             adjustment,
             constraint,
+            compiled,
             stop,
             log_probs,
             speculation,
@@ -202,7 +206,7 @@ impl Engine {
             }
         };
         self.check_prompt(prompt)?;
-        let matcher = constraint.as_ref().map(|constraint| self.loaded.matcher(constraint)).transpose()?;
+        let matcher = self.compiled(constraint.as_ref(), compiled.as_ref(), cancel)?;
         self.decoder.begin(&Begin {
             prompt,
             sampling: *sampling,
@@ -217,6 +221,26 @@ impl Engine {
         let max_tokens = (*max_tokens).min(self.context() - prompt_len);
         let terms = Terms { stops: stop.clone(), cancel: cancel.clone(), prompt_len, max_tokens };
         Ok(Generation::new(self, terms))
+    }
+
+    /// The matcher of a request: the one that it brings, which must be of its constraint and model, or a new one.
+    fn compiled(
+        &self,
+        constraint: Option<&Constraint>,
+        compiled: Option<&Matcher>,
+        cancel: &CancelHandle,
+    ) -> Result<Option<Matcher>, Error> {
+        let Some(constraint) = constraint else { return Ok(None) };
+        let Some(matcher) = compiled else {
+            return self.loaded.matcher_unless(constraint, cancel).map(Some);
+        };
+        if matcher.constraint() != constraint || !self.loaded.grammar_tokens()?.made(matcher) {
+            return Err(Error::input(
+                "the compiled constraint is another one, or of another model: expected that of the request; compile it by `Loaded::matcher`",
+            ));
+        }
+        let cancel = cancel.clone();
+        Ok(Some(matcher.clone().unless(move || cancel.is_cancelled())?))
     }
 
     /// Like [`generate`](Self::generate) for a prompt of token ids, and nothing else asked.

@@ -1,7 +1,7 @@
 //! What is asked of an engine, and what it answers with.
 
 use crate::{
-    grammar::Constraint,
+    grammar::{Constraint, Matcher},
     sample::{Adjustment, Candidate, Sampling},
     speculate::{Reuse, Speculation},
     text::{Conversation, GenerationPrompt, Message, TextError},
@@ -78,6 +78,9 @@ pub struct Request {
     /// What the answer must be; `None` for anything. The text ends where it is whole, with no end token. Costs a mask for every token, and what
     /// the model's tokens cost once ([`GrammarTokens`](crate::grammar::GrammarTokens)).
     pub constraint: Option<Constraint>,
+    /// The same compiled, by [`Loaded::matcher`] of the same model; `None` has it compiled when the request begins, which may take seconds. Who lets
+    /// requests wait for an engine compiles theirs meanwhile.
+    pub compiled: Option<Matcher>,
     /// Strings that end the text, wherever tokens are cut; none is part of the text. Not empty ones.
     pub stop: Vec<String>,
     /// How many log-probabilities of other tokens each token comes with, beside its own; `None` for none at all.
@@ -99,6 +102,7 @@ impl Request {
             sampling: Sampling::GREEDY,
             adjustment: Adjustment::NONE,
             constraint: None,
+            compiled: None,
             stop: Vec::new(),
             log_probs: None,
             speculation: Speculation::AsOpened,

@@ -1,16 +1,14 @@
 //! What an answer must be.
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
-use serde_json::{Value, json};
 
-use super::GrammarError;
+use super::{
+    GrammarError, counts,
+    schema::{self, Written},
+};
 
-/// Most bytes of a constraint.
+/// Most bytes of a schema, and of a grammar with its schemas.
 const MOST_BYTES: usize = 1 << 20;
-/// Deepest brackets of a grammar or an expression: parsers recurse.
-const MOST_NESTED: usize = 64;
-/// How JSON is laid out: in one line, with one space behind colons and commas. What is laid out in one way only is forced.
-const LAYOUT: &str = "x-guidance";
 
 /// What an answer must be. Start from what the user gave; [`GrammarTokens::matcher`](super::GrammarTokens::matcher) checks it.
 ///
@@ -41,68 +39,28 @@ impl Constraint {
     /// The same for the parser.
     pub(super) fn to_grammar(&self) -> Result<TopLevelGrammar, GrammarError> {
         let grammar = match self {
-            Self::JsonObject => GrammarWithLexer::from_json_schema(laid_out(json!({"type": "object"}))),
+            Self::JsonObject => GrammarWithLexer::from_lark(schema::to_lark(r#"{"type": "object"}"#)?),
             Self::JsonSchema(text) => {
-                self.check_length(text)?;
-                GrammarWithLexer::from_json_schema(self.schema(text)?)
+                counts::check_bytes(self.name(), MOST_BYTES, text)?;
+                self.of_schemas(schema::to_lark(text)?)?
             }
             Self::Regex(text) => {
-                self.check_length(text)?;
-                self.check_nesting(text)?;
+                counts::check_regex(self.name(), text)?;
                 GrammarWithLexer::from_regex(text)
             }
             Self::Lark(text) => {
-                self.check_length(text)?;
-                self.check_nesting(text)?;
-                GrammarWithLexer::from_lark(text.clone())
+                counts::check_bytes(self.name(), MOST_BYTES, text)?;
+                let Written { own, whole } = schema::in_lark(text)?;
+                counts::check_lark(self.name(), &own)?;
+                self.of_schemas(whole)?
             }
         };
         Ok(TopLevelGrammar::from_grammar(grammar))
     }
 
-    /// The schema of a text, laid out as ours are.
-    fn schema(&self, text: &str) -> Result<Value, GrammarError> {
-        let refused = |fault: String| GrammarError::Refused { what: self.name(), fault };
-        let schema: Value =
-            serde_json::from_str(text).map_err(|fault| refused(format!("expected JSON, found {fault}")))?;
-        match &schema {
-            Value::Object(entries) if entries.contains_key(LAYOUT) => {
-                Err(refused(format!("`{LAYOUT}` is set here alone")))
-            }
-            Value::Object(_) => Ok(laid_out(schema)),
-            Value::Bool(true) => Ok(laid_out(json!({}))),
-            Value::Null | Value::Bool(false) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Err(refused("expected an object or true, found another JSON value".to_owned()))
-            }
-        }
+    /// The grammar of a text in which schemas were written out.
+    fn of_schemas(&self, lark: String) -> Result<GrammarWithLexer, GrammarError> {
+        counts::check_written(self.name(), &lark)?;
+        Ok(GrammarWithLexer::from_lark(lark))
     }
-
-    fn check_length(&self, text: &str) -> Result<(), GrammarError> {
-        if text.len() <= MOST_BYTES {
-            return Ok(());
-        }
-        Err(GrammarError::TooLong { what: self.name(), most: MOST_BYTES, found: text.len() })
-    }
-
-    fn check_nesting(&self, text: &str) -> Result<(), GrammarError> {
-        let (mut level, mut deepest) = (0_usize, 0);
-        for byte in text.bytes() {
-            match byte {
-                b'(' | b'[' | b'{' => level += 1,
-                b')' | b']' | b'}' => level = level.saturating_sub(1),
-                _ => {}
-            }
-            deepest = deepest.max(level);
-        }
-        if deepest <= MOST_NESTED {
-            return Ok(());
-        }
-        Err(GrammarError::TooDeep { what: self.name(), most: MOST_NESTED, found: deepest })
-    }
-}
-
-/// A schema, an object, with the layout of its answers.
-fn laid_out(mut schema: Value) -> Value {
-    schema[LAYOUT] = json!({"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": false});
-    schema
 }

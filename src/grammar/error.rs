@@ -24,15 +24,53 @@ pub enum GrammarError {
         /// Bytes found.
         found: usize,
     },
-    /// Brackets within brackets, deeper than any parser should go.
-    #[error("{what}: expected brackets nested at most {most} deep, found {found}; flatten it")]
-    TooDeep {
+    /// A constraint with more of something than may be compiled; counted before anything is compiled.
+    #[error("{what}: expected at most {most} {of}, found {found}; {advice}")]
+    TooMuch {
         /// What kind of constraint.
         what: &'static str,
-        /// Levels allowed.
+        /// What is counted.
+        of: &'static str,
+        /// How many are allowed.
+        most: u64,
+        /// How many were found.
+        found: u64,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A constraint that was not compiled within the time that any may take.
+    #[error("{what}: expected it compiled within {most_s} s, found that it takes longer; simplify it")]
+    TooSlow {
+        /// What kind of constraint.
+        what: &'static str,
+        /// Seconds allowed.
+        most_s: u64,
+    },
+    /// As many constraints are compiled as may be at once, among them some that nobody waits for any more.
+    #[error("{what}: {most} others are being compiled, as many as may be at once; try again in some seconds")]
+    Busy {
+        /// What kind of constraint.
+        what: &'static str,
+        /// How many may be.
         most: usize,
-        /// Levels found.
-        found: usize,
+    },
+    /// A constraint whose request was cancelled before it was compiled.
+    #[error("{what}: its request was cancelled")]
+    Cancelled {
+        /// What kind of constraint.
+        what: &'static str,
+    },
+    /// A thread to compile on that the system does not give.
+    #[error(
+        "{what}: expected a thread with {stack_bytes} bytes of stack to compile on, found {fault}; raise the limits of the process"
+    )]
+    Thread {
+        /// What kind of constraint.
+        what: &'static str,
+        /// Its stack.
+        stack_bytes: usize,
+        /// What the system says.
+        fault: String,
     },
     /// A constraint that is malformed, or asks for what is not supported; `fault` names it.
     #[error("{what}: {fault}; correct it, or leave that part out")]

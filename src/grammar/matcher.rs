@@ -4,7 +4,14 @@ use std::{fmt::Display, sync::Arc};
 
 use llguidance::api::StopReason;
 
-use super::{GrammarError, Mask, error::one_line, limits::Effort, tokens::Source};
+use super::{
+    Constraint, GrammarError, Mask,
+    compiling::{self, IsCancelled, Turn},
+    error::one_line,
+    limits::Effort,
+    tokens::Source,
+    watch::{self, End, Watch},
+};
 
 /// Where an answer is in its grammar. Clones are independent, and share what the lexer has found out.
 ///
@@ -15,6 +22,8 @@ pub struct Matcher {
     /// In error where the answer is stuck.
     inner: llguidance::Matcher,
     source: Arc<Source>,
+    is_cancelled: IsCancelled,
+    watch: Watch,
     effort: Effort,
     /// The mask of this state, if it is known.
     mask: Option<Mask>,
@@ -29,13 +38,40 @@ impl std::fmt::Debug for Matcher {
 }
 
 impl Matcher {
-    pub(super) fn new(source: Source) -> Result<Self, GrammarError> {
+    /// For the thread that compiles.
+    pub(super) fn new(source: Source, is_cancelled: IsCancelled) -> Result<Self, GrammarError> {
         let effort = Effort::Usual;
-        let inner = llguidance::Matcher::new(Ok(source.parser(effort)?));
-        let mut matcher = Self { inner, source: Arc::new(source), effort, mask: None, accepted: Vec::new() };
+        let inner = llguidance::Matcher::new(Ok(source.parser(effort)?)).into_cancellable();
+        let what = source.constraint().name();
+        let watch = Watch::new(Arc::clone(&is_cancelled)).map_err(|fault| no_thread(what, &fault))?;
+        let (source, accepted) = (Arc::new(source), Vec::new());
+        let mut matcher = Self { inner, source, is_cancelled, watch, effort, mask: None, accepted };
         // A grammar without any text shows here.
         matcher.mask()?;
         Ok(matcher)
+    }
+
+    /// What was compiled.
+    pub fn constraint(&self) -> &Constraint {
+        self.source.constraint()
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The same of a request that may be cancelled: its work then ends within some milliseconds with [`GrammarError::Cancelled`].
+    ///
+    /// # Errors
+    /// [`GrammarError::Thread`].
+    pub fn unless(
+        mut self,
+        is_cancelled: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Self, GrammarError> {
+        self.is_cancelled = Arc::new(is_cancelled);
+        self.watch = Watch::new(Arc::clone(&self.is_cancelled))
+            .map_err(|fault| no_thread(self.constraint().name(), &fault))?;
+        Ok(self)
     }
 
     /// Tokens accepted.
@@ -100,7 +136,7 @@ impl Matcher {
         let kept = self.accepted.len().checked_sub(tokens);
         let kept = kept.unwrap_or_else(|| panic!("{tokens} of {} tokens taken back", self.accepted.len()));
         self.mask = None;
-        if self.inner.is_error() || self.inner.rollback(tokens).is_err() {
+        if self.inner.is_error() || self.watched(|inner| inner.rollback(tokens)).0.is_err() {
             let fault = self.inner.get_error().unwrap_or_default();
             self.accepted.truncate(kept);
             return self.begin_again(self.effort, &fault);
@@ -151,26 +187,58 @@ impl Matcher {
         if let Some(fault) = self.inner.get_error() {
             return Err(self.stuck(&fault));
         }
-        let fault = match work(&mut self.inner) {
-            Ok(done) => return Ok(done),
-            Err(fault) => fault.to_string(),
+        let fault = match self.watched(&work) {
+            (_, Some(end)) => return Err(self.ended(end)),
+            (Ok(done), None) => return Ok(done),
+            (Err(fault), None) => fault.to_string(),
         };
         if one_line(&fault) == StopReason::NoExtensionBias.to_string() {
             // No limit, but a vocabulary without the next text.
             return Err(self.stuck(""));
         }
         self.begin_again(Effort::Slow, &fault)?;
-        let done = work(&mut self.inner).map_err(|fault| self.stuck(&fault.to_string()))?;
+        let done = match self.watched(&work) {
+            (_, Some(end)) => return Err(self.ended(end)),
+            (Ok(done), None) => done,
+            (Err(fault), None) => return Err(self.stuck(&fault.to_string())),
+        };
         self.effort = Effort::Slow;
         Ok(done)
+    }
+
+    /// Does something with the parser under watch.
+    fn watched<T>(&mut self, work: impl Fn(&mut llguidance::Matcher) -> T) -> (T, Option<End>) {
+        let handle = self.inner.cancellation_handle().expect("it was made cancellable");
+        let Self { inner, watch, .. } = self;
+        watch.over(handle, || work(inner))
+    }
+
+    fn ended(&self, end: End) -> GrammarError {
+        match end {
+            End::Late => self.stuck(&format!("that takes longer than {} s", watch::MOST_TIME.as_secs())),
+            End::Cancelled => GrammarError::Cancelled { what: self.constraint().name() },
+        }
     }
 
     /// Parses the accepted tokens by a new parser; the `fault` of the old one is told if that cannot be done.
     fn begin_again(&mut self, effort: Effort, fault: &str) -> Result<(), GrammarError> {
         self.mask = None;
-        let parser = self.source.parser(effort).map_err(|_| self.stuck(fault))?;
-        self.inner = llguidance::Matcher::new(Ok(parser));
-        self.inner.consume_tokens(&self.accepted).map_err(|fault| self.stuck(&fault.to_string()))
+        let source = Arc::clone(&self.source);
+        let what = self.constraint().name();
+        let made = compiling::run(what, Turn::Now, &self.is_cancelled, move || source.parser(effort));
+        let parser = match made {
+            Ok(parser) => parser,
+            Err(cancelled @ GrammarError::Cancelled { .. }) => return Err(cancelled),
+            Err(_) => return Err(self.stuck(fault)),
+        };
+        self.inner = llguidance::Matcher::new(Ok(parser)).into_cancellable();
+        let accepted = std::mem::take(&mut self.accepted);
+        let (parsed, end) = self.watched(|inner| inner.consume_tokens(&accepted));
+        self.accepted = accepted;
+        match end {
+            Some(end) => Err(self.ended(end)),
+            None => parsed.map_err(|fault| self.stuck(&fault.to_string())),
+        }
     }
 
     fn stuck(&self, fault: &str) -> GrammarError {
@@ -178,4 +246,8 @@ impl Matcher {
         let fault = if fault.is_empty() { "no token may follow".to_owned() } else { fault };
         GrammarError::Stuck { tokens: self.accepted.len(), fault }
     }
+}
+
+fn no_thread(what: &'static str, fault: &std::io::Error) -> GrammarError {
+    GrammarError::Thread { what, stack_bytes: compiling::STACK_BYTES, fault: fault.to_string() }
 }

@@ -5,20 +5,28 @@
 //! speculation with a tree asks for the same masks as plain decoding. Where the grammar leaves one text only, the mask leaves one
 //! token only: the first of that text as the tokenizer encodes it. Such tokens are *forced*.
 //!
-//! Parsing and masks are the `llguidance` crate's. Work is bounded by counts, not by the clock (`limits.rs`), on every machine alike. A grammar
+//! JSON schemas become grammars here (`schema`); parsing and masks are the `llguidance` crate's. Work is bounded by counts, not by the clock (`limits.rs`), on every machine alike. A grammar
 //! that takes too long to compile is refused. One that takes too long for a mask is *slow*: from then on its masks may take
 //! longer, and whoever speculates stops. One that exceeds that too ends its answer with an error that says so. Constraints come from users: they give
 //! errors, never panics.
+//!
+//! Compiling recurses and cannot be interrupted. What is nested, referred to and listed is counted before (`counts.rs`); then it runs on a thread of its
+//! own with a stated stack (`compiling.rs`). Behind the counts stands a clock: whoever waits for a constraint, or for a mask (`watch.rs`), waits some
+//! seconds and no longer than its request.
 #![forbid(unsafe_code)]
 
+mod compiling;
 mod constraint;
+mod counts;
 mod error;
 mod limits;
 mod mask;
 mod matcher;
+mod schema;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tokens;
+mod watch;
 
 pub use constraint::Constraint;
 pub use error::GrammarError;

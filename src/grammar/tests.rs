@@ -1,6 +1,9 @@
 //! Masks, forced tokens and ends over a small byte-level vocabulary; what is refused.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use super::{Constraint, GrammarError, GrammarTokens, Matcher};
 use crate::text::{Special, TokenKind, Tokenizer, Vocabulary};
@@ -46,7 +49,7 @@ fn allowed(tokenizer: &Tokenizer, matcher: &mut Matcher) -> Vec<String> {
     texts
 }
 
-fn accept(tokenizer: &Tokenizer, matcher: &mut Matcher, text: &str) {
+pub(crate) fn accept(tokenizer: &Tokenizer, matcher: &mut Matcher, text: &str) {
     for id in tokenizer.encode_continuation(text) {
         assert!(matcher.mask().unwrap().allows(id), "{text}: {}", tokenizer.spelling(id));
         matcher.accept(id).unwrap();
@@ -152,7 +155,7 @@ fn constraints_that_cannot_be_kept_are_refused_by_name() {
         (schema(r#"{"type": "integer", "minimum": 3, "maximum": 2}"#), ["JSON schema", "minimum"]),
         (Constraint::Regex("(".to_owned()), ["regular expression", "("]),
         (Constraint::Regex("(?=a)b".to_owned()), ["regular expression", "look"]),
-        (Constraint::Regex("(".repeat(100)), ["regular expression", "at most 64 deep"]),
+        (Constraint::Regex("(".repeat(100)), ["regular expression", "at most 64 levels of brackets"]),
         (Constraint::Lark("start: nobody".to_owned()), ["grammar", "nobody"]),
         (Constraint::Lark(" ".repeat(2 << 20)), ["grammar", "at most 1048576 bytes"]),
     ] {
@@ -236,4 +239,47 @@ fn a_text_that_leads_nowhere_can_be_taken_back() {
     assert!(matcher.mask().is_err());
     matcher.rollback(0).unwrap();
     assert_eq!((allowed(&tokenizer, &mut matcher), matcher.is_slow()), (expected, false));
+}
+
+/// Text that is forced without end: the parser would follow it for ever.
+fn endless() -> Constraint {
+    Constraint::Lark("start: /a+/ /a+/".to_owned())
+}
+
+#[test]
+fn work_that_never_ends_is_given_up() {
+    let (_, grammar) = tokens();
+    let error = grammar.matcher(&endless()).unwrap_err();
+    assert!(matches!(error, GrammarError::Stuck { tokens: 0, .. }), "{error}");
+    assert!(
+        ["that takes longer than", "simplify"].iter().all(|part| error.to_string().contains(part)),
+        "{error}"
+    );
+    // Others are compiled as before.
+    grammar.matcher(&Constraint::Regex("b".to_owned())).unwrap();
+}
+
+#[test]
+fn work_ends_with_its_request() {
+    let (tokenizer, grammar) = tokens();
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_cancelled);
+    let compiling = std::thread::spawn(move || {
+        let (_, grammar) = tokens();
+        grammar.matcher_unless(&endless(), move || asked.load(Ordering::Acquire)).map(|_| ())
+    });
+    is_cancelled.store(true, Ordering::Release);
+    let error = compiling.join().unwrap().unwrap_err();
+    assert_eq!(error, GrammarError::Cancelled { what: "grammar" });
+
+    // Behind the beginning: the answer's own work.
+    let is_cancelled = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_cancelled);
+    let later = Constraint::Lark("start: \"b\" /a+/ /a+/ | \"n\"".to_owned());
+    let matcher = grammar.matcher(&later).unwrap();
+    let mut matcher = matcher.unless(move || asked.load(Ordering::Acquire)).unwrap();
+    is_cancelled.store(true, Ordering::Release);
+    let id = tokenizer.encode_continuation("b")[0];
+    let error = matcher.accept(id).and_then(|()| matcher.mask().map(|_| ())).unwrap_err();
+    assert_eq!(error, GrammarError::Cancelled { what: "grammar" });
 }

@@ -1,11 +1,21 @@
 //! A model's tokens as grammars see them: by their bytes.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use llguidance::{Logger, ParserFactory, TokenParser, api::GrammarInit, earley::SlicedBiasComputer};
+use llguidance::{
+    Logger, ParserFactory, TokenParser,
+    api::GrammarInit,
+    earley::{Grammar, SlicedBiasComputer, lexerspec::LexerSpec},
+    panic_utils,
+};
 use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
-use super::{Constraint, GrammarError, Matcher, error::one_line, limits::Effort};
+use super::{
+    Constraint, GrammarError, Matcher,
+    compiling::{self, IsCancelled, Turn},
+    error::one_line,
+    limits::Effort,
+};
 use crate::text::Tokenizer;
 
 /// Longest token in bytes that a constrained answer may have.
@@ -51,12 +61,34 @@ impl GrammarTokens {
         Ok(Self { factory: Arc::new(factory) })
     }
 
-    /// Compiles a constraint: the matcher of an answer that has no token yet.
+    /// Compiles a constraint: the matcher of an answer that has no token yet. That is done on a thread of its own, which has the stack that the
+    /// limits of constraints are measured against; the caller waits, at most 30 s.
     ///
     /// # Errors
     /// [`GrammarError`] for a constraint that is malformed, not supported, or too large.
     pub fn matcher(&self, constraint: &Constraint) -> Result<Matcher, GrammarError> {
-        Matcher::new(Source { factory: Arc::clone(&self.factory), constraint: constraint.clone() })
+        self.matcher_unless(constraint, || false)
+    }
+
+    /// As [`matcher`](Self::matcher), until the request `is_cancelled`; so are the masks of the matcher.
+    ///
+    /// # Errors
+    /// As `matcher`, and [`GrammarError::Cancelled`].
+    pub fn matcher_unless(
+        &self,
+        constraint: &Constraint,
+        is_cancelled: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Matcher, GrammarError> {
+        let (factory, constraint) = (Arc::clone(&self.factory), constraint.clone());
+        let is_cancelled: IsCancelled = Arc::new(is_cancelled);
+        compiling::run(constraint.name(), Turn::Waits, &Arc::clone(&is_cancelled), move || {
+            Matcher::new(Source::new(factory, constraint, &is_cancelled)?, is_cancelled)
+        })
+    }
+
+    /// Whether a matcher is one of these tokens'.
+    pub fn made(&self, matcher: &Matcher) -> bool {
+        Arc::ptr_eq(&self.factory, &matcher.source().factory)
     }
 }
 
@@ -64,16 +96,42 @@ impl GrammarTokens {
 pub(super) struct Source {
     factory: Arc<ParserFactory>,
     constraint: Constraint,
+    /// The constraint as the parser's rules: making these is what recurses.
+    rules: (Grammar, LexerSpec),
 }
 
 impl Source {
-    /// A parser at the beginning of an answer.
+    /// For the thread that compiles.
+    fn new(
+        factory: Arc<ParserFactory>,
+        constraint: Constraint,
+        is_cancelled: &IsCancelled,
+    ) -> Result<Self, GrammarError> {
+        let what = constraint.name();
+        let grammar = GrammarInit::Serialized(constraint.to_grammar()?);
+        let tokens = factory.tok_env().clone();
+        let rules = panic_utils::catch_unwind(AssertUnwindSafe(|| {
+            grammar.to_internal(Some(tokens), Effort::Usual.limits())
+        }))
+        .map_err(|fault| GrammarError::Refused { what, fault: one_line(&fault.to_string()) })?;
+        if is_cancelled() {
+            return Err(GrammarError::Cancelled { what });
+        }
+        Ok(Self { factory, constraint, rules })
+    }
+
+    /// What is compiled.
+    pub(super) fn constraint(&self) -> &Constraint {
+        &self.constraint
+    }
+
+    /// A parser at the beginning of an answer, for the thread that compiles.
     ///
     /// # Errors
-    /// [`GrammarError`] for a constraint that is malformed, not supported, or too large.
+    /// [`GrammarError`] for a constraint that is too large.
     pub(super) fn parser(&self, effort: Effort) -> Result<TokenParser, GrammarError> {
-        let Self { factory, constraint } = self;
-        let grammar = GrammarInit::Serialized(constraint.to_grammar()?);
+        let Self { factory, constraint, rules: (grammar, lexer) } = self;
+        let grammar = GrammarInit::Internal(grammar.clone(), lexer.clone());
         let quiet = Logger::new(0, 0);
         factory.create_parser_from_init_ext(grammar, quiet, CAPABILITIES, effort.limits()).map_err(|fault| {
             let fault = one_line(&fault.to_string());

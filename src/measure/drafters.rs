@@ -45,6 +45,8 @@ fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> 
 pub enum Substitutes {
     /// That of the most bits.
     Closest,
+    /// That of these bits, whose memory is provided for; none if `None`.
+    Of(Option<u32>),
     /// Those of all bits that fit in memory beside each other: a plan within a budget chooses among them.
     All,
 }
@@ -56,6 +58,10 @@ fn substitutes(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(u32, f6
         // More bits are accepted more often, and drafting is short beside a reading.
         let closest = all.iter().rev().find(|(_, share)| *share < 1.0).copied();
         all.retain(|bits| Some(*bits) == closest);
+    }
+    if let Substitutes::Of(bits) = options.substitutes {
+        all.retain(|(of, _)| Some(*of) == bits);
+        return Ok(all);
     }
     let Some(limit) = options.memory_limit else { return Ok(all) };
     let sizes = |bits| loaded.set().graph().substitute_sizes(bits);

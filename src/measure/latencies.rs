@@ -24,6 +24,19 @@ pub(super) const WIDEST_DRAFT: usize = 16;
 const AROUND_VERIFY: [HostStage; 5] =
     [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
 
+/// How much is measured of forwards that wait for a disk or a bus: fewer samples than of others, since each takes a reading.
+const STREAMED_GRID: GridSettings = GridSettings {
+    repetitions: 3,
+    fewest: 2,
+    most: 4,
+    noise_threshold: GridSettings::NOISE_THRESHOLD,
+    budget: Duration::ZERO,
+};
+/// Rows of verifications without which a model whose weights are streamed is not planned, and of the forwards that its first drafter grows recorded
+/// trees by.
+const STREAMED_ROWS: [u32; 2] = [1, 8];
+const STREAMED_GROWTHS: [u32; 3] = [1, 2, 4];
+
 /// Measures all cells of `drafters` behind each of `contexts` tokens of `text` within a budget, and gives self-tuning drafters the samples of the
 /// fixed ones that they start as.
 pub(super) fn latencies(
@@ -33,13 +46,15 @@ pub(super) fn latencies(
     (options, budget): (&ProfileOptions, Duration),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<CellSamples>, Error> {
-    let usual = GridSettings { budget, ..GridSettings::default() };
+    let streams = loaded.set().graph().streams();
+    let usual = if streams { STREAMED_GRID } else { GridSettings::default() };
+    let usual = GridSettings { budget, ..usual };
     let settings = if options.is_rehearsal { usual.once() } else { usual };
     let longest = contexts[contexts.len() - 1];
     let mut subject = StepSubject::new(loaded, drafters, text, longest, TRACE_WIDTH, options.pinning)?;
     subject.tune(tunings)?;
     let cells = cells(loaded, drafters, contexts, subject.abilities())?;
-    let mut spare = by_usefulness(cells, drafters, subject.streams());
+    let mut spare = by_usefulness(cells, drafters, streams);
     let needed = spare.remove(0);
     let advance = |done, total| progress(Progress { what: "latencies", done, total });
     let wanted = Wanted { needed: &needed, spare: &spare };
@@ -121,47 +136,76 @@ fn cells(
 /// The cells in groups, of which a grid without time leaves out the last: narrow widths and decisions, which every plan needs, then wider ones, then
 /// the next longer context, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells
 /// and come last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still
-/// priced. Where weights are streamed they come before all that no plan needs, since there the verifier's forwards take the time. Behind them
-/// all come still longer contexts, each in the same order.
+/// priced. Where weights are streamed see [`streamed_group`]. Behind them all come still longer contexts, each in the same order.
 fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], streams: bool) -> Vec<Vec<Cell>> {
     const WITHOUT_DRAFTERS: usize = 6;
     let that_runs_a_model =
         |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.runs_a_model());
+    let first_model = drafters.iter().position(|(_, kind)| kind.runs_a_model());
     let contexts: BTreeSet<u32> = cells.iter().map(|cell| cell.context).collect();
     let contexts: Vec<u32> = contexts.into_iter().collect();
     let of_context = WITHOUT_DRAFTERS + drafters.len();
     let group = |cell: &Cell| {
         let longer = contexts.iter().position(|context| *context == cell.context).unwrap_or_default();
-        let within = match &cell.stage {
-            Stage::Host(HostStage::Decide) => 0,
-            Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
-            stage => match stage.drafter().and_then(that_runs_a_model) {
-                Some(drafter) => WITHOUT_DRAFTERS + drafter,
-                None => {
-                    let by_width = match cell.width {
-                        1 | 4 => 0,
-                        2 | 8 => 1,
-                        ..=16 => 2,
-                        _ => 4,
-                    };
-                    let is_part = matches!(stage, Stage::Read | Stage::Resident | Stage::Ends);
-                    by_width.max(if longer > 0 { 3 } else { usize::from(is_part) })
-                }
-            },
+        let drafter = cell.stage.drafter().and_then(that_runs_a_model);
+        let within = if streams {
+            let drafter = drafter.map(|place| (place, Some(place) == first_model));
+            streamed_group(cell, drafter, longer > 0, drafters.len())
+        } else {
+            match &cell.stage {
+                Stage::Host(HostStage::Decide) => 0,
+                Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
+                _ => match drafter {
+                    Some(drafter) => WITHOUT_DRAFTERS + drafter,
+                    None => {
+                        let by_width = match cell.width {
+                            1 | 4 => 0,
+                            2 | 8 => 1,
+                            ..=16 => 2,
+                            _ => 4,
+                        };
+                        by_width.max(if longer > 0 { 3 } else { 0 })
+                    }
+                },
+            }
         };
-        let place = match within {
-            0 => 0,
-            within if !streams => within,
-            drafter if drafter >= WITHOUT_DRAFTERS => 1 + drafter - WITHOUT_DRAFTERS,
-            other => other + drafters.len(),
-        };
-        longer.saturating_sub(1) * of_context + place
+        longer.saturating_sub(1) * of_context + within
     };
     let mut groups = vec![Vec::new(); contexts.len().max(1) * of_context];
     for cell in cells {
         groups[group(&cell)].push(cell);
     }
     groups
+}
+
+/// The group of a cell where weights are streamed. The first drafter that runs a model, the substitute, is what such a model is decoded by, so
+/// its narrow growths are measured in any case, beside what every plan needs. Then come what else prices its trees, parts of forwards, which price
+/// other divisions of memory, the other drafters, each by itself, further widths, growths as wide as no recorded tree, and the next longer
+/// context. `drafter` is the place of the one that the cell is of, and whether that is the first.
+fn streamed_group(cell: &Cell, drafter: Option<(usize, bool)>, is_longer: bool, drafters: usize) -> usize {
+    let behind_drafters = 2 + drafters;
+    if is_longer {
+        return behind_drafters + 2;
+    }
+    match (&cell.stage, drafter) {
+        (Stage::Host(HostStage::Decide), _) => 0,
+        (Stage::Host(_), _) => 1,
+        (Stage::Draft(_), Some((_, true))) => match cell.width {
+            width if STREAMED_GROWTHS.contains(&width) => 0,
+            width if width as usize <= TRACE_WIDTH => behind_drafters,
+            _ => behind_drafters + 1,
+        },
+        (_, Some((place, _))) => 2 + place,
+        // Those of drafters without a model take no reading.
+        (Stage::Draft(_), None) => 0,
+        (Stage::Verify, None) if STREAMED_ROWS.contains(&cell.width) => 0,
+        (Stage::Read, _) => 1,
+        (_, None) => match cell.width {
+            1 | 4 | 8 | 16 => 1,
+            ..=32 => behind_drafters,
+            _ => behind_drafters + 1,
+        },
+    }
 }
 
 /// Whose fault it is that latencies could not be measured.
@@ -175,36 +219,4 @@ pub(super) fn grid_error(error: GridError<Error>) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::measure::drafters::that_skips as drafter;
-
-    #[test]
-    fn drafters_that_run_a_model_come_last_and_each_by_itself() {
-        let drafters = [drafter("b", 1), drafter("a", 2)];
-        let cell = |stage: Stage, width, context| Cell { stage, width, context };
-        let draft = |i: usize, width| cell(Stage::Draft(drafters[i].0.clone()), width, 100);
-        let grow = cell(Stage::Host(HostStage::Grow), 2, 100);
-        let [narrow, longer, wide, longest] = [(1, 100), (1, 200), (32, 100), (1, 300)]
-            .map(|(width, context)| cell(Stage::Verify, width, context));
-        let cells = vec![
-            longest.clone(),
-            draft(1, 1),
-            wide.clone(),
-            draft(0, 1),
-            longer.clone(),
-            grow.clone(),
-            draft(1, 2),
-            narrow.clone(),
-        ];
-        let groups = |streams| {
-            let groups = by_usefulness(cells.clone(), &drafters, streams);
-            groups.into_iter().filter(|group| !group.is_empty()).collect::<Vec<_>>()
-        };
-        let of_verifier = [vec![longer], vec![wide], vec![grow]];
-        let of_drafters = [vec![draft(0, 1)], vec![draft(1, 1), draft(1, 2)]];
-        let (first, last) = ([vec![narrow]], [vec![longest]]);
-        assert_eq!(groups(false), [&first[..], &of_verifier, &of_drafters, &last].concat());
-        assert_eq!(groups(true), [&first[..], &of_drafters, &of_verifier, &last].concat());
-    }
-}
+mod tests;

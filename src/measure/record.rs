@@ -7,7 +7,8 @@ use std::{
 };
 
 use ygg_profiler::{
-    DepthPredictor, DrafterName, GridSettings, LiveTrace, Profile, TokenTrace, Trace, UnixTime,
+    DepthPredictor, DrafterName, GridSettings, LiveTrace, Profile, TokenTrace, Trace, TuningMeasurement,
+    UnixTime,
 };
 
 use crate::{
@@ -26,7 +27,8 @@ use super::{
     latencies::latencies,
     live::{Learners, Recording, recordings},
     redraft::{Redrafted, redraft},
-    trace::{TraceOptions, record_requests},
+    streamed::{Pace, pace},
+    trace::{Answering, Answers, TraceOptions, record_requests},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
     visits::{Visits, Watch},
@@ -38,8 +40,6 @@ use super::{
 const TRACE_DEPTH: usize = 6;
 /// Nodes per growth of the recorded trees.
 pub(super) const TRACE_WIDTH: usize = 8;
-/// The same where weights are streamed: a verification takes a reading whatever its rows, so deep trees pay.
-const STREAMED_TRACE: (usize, usize) = (15, 4);
 /// Prompts that answers are shortened for: as few as these tell drafters apart.
 const FEWEST_PROMPTS: u32 = 24;
 /// The share of requests in the time for greedy acceptance, where trees are recorded along them: what replays drafters without a model should be
@@ -50,6 +50,9 @@ const REQUESTS_SHARE: f64 = 0.7;
 const MOST_STEPS: usize = 640;
 /// The share of acceptance in the time for latencies and acceptance: sampling prompts is what predictions are least sure of.
 const ACCEPTANCE_SHARE: f64 = 0.625;
+/// The share of latencies, at most, in the time for latencies and acceptance where weights are streamed. They are measured first, since they say how
+/// deep trees are worth recording.
+pub(super) const STREAMED_LATENCIES_SHARE: f64 = 0.3;
 /// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
 const LIVE_PART: u32 = 5;
 /// What is profiled.
@@ -76,11 +79,14 @@ pub struct ProfileOptions {
     /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
     /// requests that have grown so long.
     pub contexts: Vec<usize>,
+    /// Whether networks that predict depths are trained.
+    pub predictors: bool,
     /// Most tokens recorded per prompt: the longer answers are, the more of them repeats what was said. Half as many where few prompts could be
     /// recorded otherwise.
     pub tokens: usize,
     /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and of the rest five eighths for acceptance
-    /// and at most half for latencies.
+    /// and at most half for latencies. Where weights are streamed at most 0.3 of it for latencies, which are measured first, and what they leave for
+    /// acceptance.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
@@ -110,6 +116,7 @@ impl ProfileOptions {
             learners: Learners::All,
             substitutes: Substitutes::All,
             contexts: vec![128, 1024, 4096],
+            predictors: true,
             tokens: 96,
             budget,
             pinning: Pinning::default(),
@@ -131,12 +138,7 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Profile, Error> {
-    if loaded.is_emulated() && !options.is_rehearsal {
-        return Err(Error::device(
-            "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or the processor",
-        )
-        .with_hint(Hint::Processor));
-    }
+    refuse_emulated(loaded, options)?;
     let (begun, measured_at) = (now(), (options.clock)());
     let mut drafters = drafters_of(loaded, options)?;
     drafters.retain(|(_, kind)| options.learners.admit(kind));
@@ -151,59 +153,67 @@ pub fn profile(
     let streams = loaded.set().graph().streams();
     // What is computed while weights are read takes no time.
     let for_tunings = if streams { Duration::ZERO } else { options.budget / 5 };
-    let advance = &mut |done, total| progress(Progress { what: "tunings", done, total });
-    let measured_tunings =
-        if streams { Vec::new() } else { measure_tunings(loaded, for_tunings, options.pinning, advance)? };
+    let measured_tunings = measured_tunings(loaded, for_tunings, options, progress)?;
     let tunings = choose_tunings(&measured_tunings);
     let visits = if streams { None } else { Visits::open(loaded, (&text, contexts[0]), &tunings, options)? };
     let mut watch = Watch::new(visits, progress);
     let progress: &mut dyn FnMut(Progress) = &mut |done| watch.advance(done);
-    let for_predictors = options.budget / 20;
+    let for_predictors = if options.predictors { options.budget / 20 } else { Duration::ZERO };
     let rest = options.budget - for_tunings - for_predictors;
+    let of_first = drafters.clone();
+    let subject = (&of_first[..], &text[..], &contexts[..]);
+    let budget = rest.mul_f64(STREAMED_LATENCIES_SHARE);
+    let of_streamed = streams.then(|| latencies(loaded, subject, &tunings, (options, budget), progress));
+    let measured = of_streamed.transpose()?;
     let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
-    let warm = WarmTime::share(rest.mul_f64(ACCEPTANCE_SHARE) - for_live, &options.temperatures)?;
+    let for_acceptance = match &measured {
+        Some(_) => (rest.saturating_sub(begun.elapsed())).max(rest / 2),
+        None => rest.mul_f64(ACCEPTANCE_SHARE),
+    };
+    let warm = WarmTime::share(for_acceptance.saturating_sub(for_live), &options.temperatures)?;
     // Beside a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
     let head_sizes = if streams { &[][..] } else { &options.head_sizes };
-    let time = RecordingTime::share(warm.greedy, &drafters, loaded.set().vocabulary(), head_sizes);
-    let answering = answered_with(loaded, &drafters);
+    let pace = measured.as_deref().and_then(|measured| pace(measured, &of_first, widest));
+    let answering = pace.as_ref().map(Pace::answering);
+    let time =
+        RecordingTime::share(warm.greedy, (&drafters, answering), loaded.set().vocabulary(), head_sizes);
     let trace_options = TraceOptions {
-        shape: recorded_shape(streams, widest),
-        tokens: options.tokens,
-        fewest_prompts: FEWEST_PROMPTS,
+        shape: pace.as_ref().map_or(recorded_shape(widest), Pace::shape),
+        tokens: pace.as_ref().map_or(options.tokens, |pace| pace.tokens(time.requests, options.tokens)),
+        // The pace says by itself how long answers may be.
+        fewest_prompts: if pace.is_some() { 0 } else { FEWEST_PROMPTS },
         temperature: 0.0,
         budget: time.along_answers,
         most_steps: time.most_steps,
-        answered_with: answering.as_ref(),
+        answered_with: answering,
+        keeps_features: options.predictors,
         tunings: &tunings,
         prompts: &prompts,
         pinning: options.pinning,
     };
-    let start = now();
     let Acceptance { mut traces, mut token_traces, tokens, predictors } =
         acceptance(loaded, &drafters, time, &trace_options, for_predictors, progress)?;
     let trace_options = TraceOptions { tokens, ..trace_options };
-    let trimmed = trimmed_drafters(loaded, &drafters, head_sizes, &prompts, &token_traces)?;
-    let loaded = &loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
-    for (name, kind) in &trimmed {
-        let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });
-        traces.push(redraft(loaded, (name, kind), &token_traces, &trace_options, advance)?.trace);
-    }
-    drafters.extend(trimmed);
-    for temperature in &options.temperatures {
-        let advance = |done, total| progress(Progress { what: "other temperatures", done, total });
-        let trace_options = TraceOptions { temperature: *temperature, budget: warm.each, ..trace_options };
-        let (of_drafters, requests) = record_warm(loaded, &drafters, &trace_options, advance)?;
-        traces.extend(of_drafters);
-        token_traces.extend(requests);
-    }
-
-    // A slow machine's recordings may have taken longer than their share.
-    let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
-    let subject = (&drafters[..], &text[..], &contexts[..]);
-    let measurements = latencies(loaded, subject, &tunings, (options, left.min(rest / 2)), progress)?;
+    let loaded = &record_further(
+        loaded,
+        &mut drafters,
+        (head_sizes, &options.temperatures, warm.each),
+        &trace_options,
+        (&mut traces, &mut token_traces),
+        progress,
+    )?;
+    let measurements = match measured {
+        Some(measured) => measured,
+        None => {
+            // A slow machine's recordings may have taken longer than their share.
+            let left = options.budget.saturating_sub(begun.elapsed()).max(rest / 8);
+            let subject = (&drafters[..], &text[..], &contexts[..]);
+            latencies(loaded, subject, &tunings, (options, left.min(rest / 2)), progress)?
+        }
+    };
     // What the other recordings left of their time is spent here, where every prompt is decoded anew for every shape.
-    let for_live = for_live.max(rest.saturating_sub(start.elapsed()));
+    let for_live = for_live.max(options.budget.saturating_sub(begun.elapsed()));
     let what = (&drafters[..], options.learners);
     let live_traces =
         record_learners(loaded, what, (&trace_options, &options.temperatures), for_live, progress)?;
@@ -227,12 +237,62 @@ pub fn profile(
     Ok(profile)
 }
 
+fn refuse_emulated(loaded: &Loaded, options: &ProfileOptions) -> Result<(), Error> {
+    if !loaded.is_emulated() || options.is_rehearsal {
+        return Ok(());
+    }
+    Err(Error::device(
+        "the device `cuda` is emulated by this processor: its timings mean nothing and are not profiled; expected a GPU, or the processor",
+    )
+    .with_hint(Hint::Processor))
+}
+
+/// The times of linears under each of their tunings, within `budget`; none without time.
+fn measured_tunings(
+    loaded: &Loaded,
+    budget: Duration,
+    options: &ProfileOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<TuningMeasurement>, Error> {
+    if budget.is_zero() {
+        return Ok(Vec::new());
+    }
+    let advance = &mut |done, total| progress(Progress { what: "tunings", done, total });
+    measure_tunings(loaded, budget, options.pinning, advance)
+}
+
+/// Records along known answers drafters with trimmed heads, which it adds to `drafters`, then requests of other temperatures, each temperature in so
+/// much time, and all drafters along these. Gives the model with all drafters.
+fn record_further(
+    loaded: &Loaded,
+    drafters: &mut Vec<(DrafterName, DrafterKind)>,
+    (head_sizes, temperatures, for_each): (&[usize], &[f32], Duration),
+    options: &TraceOptions<'_>,
+    (traces, token_traces): (&mut Vec<Trace>, &mut Vec<TokenTrace>),
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Loaded, Error> {
+    let trimmed = trimmed_drafters(loaded, drafters, head_sizes, options.prompts, token_traces)?;
+    let loaded = loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
+    for (name, kind) in &trimmed {
+        let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });
+        traces.push(redraft(&loaded, (name, kind), token_traces, options, advance)?.trace);
+    }
+    drafters.extend(trimmed);
+    for temperature in temperatures {
+        let advance = |done, total| progress(Progress { what: "other temperatures", done, total });
+        let options = TraceOptions { temperature: *temperature, budget: for_each, ..*options };
+        let (of_drafters, requests) = record_warm(&loaded, drafters, &options, advance)?;
+        traces.extend(of_drafters);
+        token_traces.extend(requests);
+    }
+    Ok(loaded)
+}
+
 /// The shape of recorded trees: as large as executables of up to `widest` rows verify.
-fn recorded_shape(streams: bool, widest: usize) -> StepShape {
-    let (depth, width) = if streams { STREAMED_TRACE } else { (TRACE_DEPTH, TRACE_WIDTH) };
+fn recorded_shape(widest: usize) -> StepShape {
     StepShape {
-        depth: depth.min((widest - 1) / width).max(1),
-        draft_width: width.min(widest.saturating_sub(1)).max(1),
+        depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
+        draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
         verify_width: widest,
         top_k: TRACE_WIDTH,
         draft_temperature: 1.0,
@@ -268,13 +328,6 @@ fn record_learners(
     Ok(traces)
 }
 
-/// What drafts while prompts are answered: where weights are streamed, a drafter that streams none.
-fn answered_with(loaded: &Loaded, drafters: &[(DrafterName, DrafterKind)]) -> Option<DrafterKind> {
-    let mut kinds = drafters.iter().map(|(_, kind)| kind);
-    let streams = loaded.set().graph().streams();
-    kinds.find(|kind| streams && kind.facts().substitute_bits.is_some()).cloned()
-}
-
 /// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with
 /// `widest` rows behind.
 fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize>, Error> {
@@ -296,7 +349,7 @@ fn now() -> Instant {
 /// Time of each recording, and steps.
 #[derive(Clone, Copy, Debug)]
 struct RecordingTime {
-    /// Of the requests, decoded plainly.
+    /// Of the requests.
     requests: Duration,
     /// Of a drafter along known answers.
     along_answers: Duration,
@@ -305,15 +358,15 @@ struct RecordingTime {
 }
 
 impl RecordingTime {
-    /// Shares `budget` between the requests, the drafters, and those that will be made of them with trimmed heads.
+    /// Shares `budget` between the requests, the drafters but one that drafts meanwhile, and those that will be made of them with trimmed heads.
     fn share(
         budget: Duration,
-        drafters: &[(DrafterName, DrafterKind)],
+        (drafters, answering): (&[(DrafterName, DrafterKind)], Option<Answering<'_>>),
         vocabulary: usize,
         head_sizes: &[usize],
     ) -> Self {
         let count = |n: usize| u32::try_from(n).expect("few drafters");
-        let models = count(recorded_models(drafters).len());
+        let models = count(recorded_models(drafters).len() - usize::from(answering.is_some()));
         let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
         let requests = if models == 0 { budget } else { budget.mul_f64(REQUESTS_SHARE) };
         let recorded = (models + heads).max(1);
@@ -346,15 +399,19 @@ fn acceptance(
 ) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
-    let (token_traces, tokens) = record_requests(loaded, &of_requests, &mut advance)?;
+    let Answers { requests: token_traces, tokens, mut drafted } =
+        record_requests(loaded, &of_requests, &mut advance)?;
     let models = recorded_models(drafters);
     let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
     let (mut traces, mut predictors) = (Vec::new(), Vec::new());
     for (name, kind) in models {
-        let redrafted = redraft(loaded, (name, kind), &token_traces, options, &mut advance)?;
+        let redrafted = match drafted.take_if(|drafted| drafted.trace.drafter == *name) {
+            Some(drafted) => drafted,
+            None => redraft(loaded, (name, kind), &token_traces, options, &mut advance)?,
+        };
         let Redrafted { mut trace, features } = redrafted;
         // A network is trained for one fixed skip set; a set that changes gets none.
-        if kind.starts_as().is_none() {
+        if options.keeps_features && kind.starts_as().is_none() {
             predictors.extend(train_predictor(&mut trace, features, for_each));
         }
         traces.push(trace);
@@ -371,11 +428,18 @@ mod tests {
     fn time_and_steps_are_shared_among_what_is_recorded() {
         let minute = Duration::from_secs(60);
         let of = |drafters: &[_]| {
-            let time = RecordingTime::share(minute, drafters, 50_000, &[8192, 16_384]);
+            let time = RecordingTime::share(minute, (drafters, None), 50_000, &[8192, 16_384]);
             (time.requests.as_secs(), time.along_answers.as_secs(), time.most_steps)
         };
         // Each with its own head and two trimmed ones.
         assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (42, 3, MOST_STEPS.div_ceil(6)));
         assert_eq!(of(&[]), (60, 0, MOST_STEPS));
+        // What drafts while prompts are answered needs no time of its own.
+        let drafters = [drafter("a", 1), drafter("b", 2)];
+        let answering = Some(Answering { name: &drafters[0].0, kind: &drafters[0].1, rows: 8 });
+        let alone = RecordingTime::share(minute, (&drafters[..1], answering), 50_000, &[]);
+        assert_eq!((alone.requests, alone.most_steps), (minute, MOST_STEPS));
+        let both = RecordingTime::share(minute, (&drafters, answering), 50_000, &[]);
+        assert_eq!((both.requests.as_secs(), both.along_answers.as_secs()), (42, 18));
     }
 }

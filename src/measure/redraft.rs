@@ -10,7 +10,10 @@
 //!
 //! Beside every step stays in memory what a depth network would have seen before it: too much for a profile to keep.
 
-use std::{ops::RangeInclusive, time::Instant};
+use std::{
+    ops::{Range, RangeInclusive},
+    time::Instant,
+};
 
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
 
@@ -42,8 +45,22 @@ pub(super) struct Redrafted {
 
 /// Keeps what a model drafter offered in one step.
 #[derive(Debug, Default)]
-struct Recorder {
+pub(super) struct Recorder {
     expanded: Vec<Expansion>,
+}
+
+impl Recorder {
+    /// The step that drafted `tree` behind so many committed tokens, before it is known how the text goes on.
+    pub(super) fn step(self, tree: &TokenTree, committed: usize) -> StepTrace {
+        StepTrace {
+            context: u32::try_from(committed).expect("contexts are below 2^32"),
+            parents: tree.nodes().map(|n| tree.parent(n).map_or(0, NodeId::get)).collect(),
+            tokens: tree.nodes().map(|n| tree.token(n)).collect(),
+            expanded: self.expanded,
+            verified: Vec::new(),
+            predicted: Vec::new(),
+        }
+    }
 }
 
 impl TraceObserver for Recorder {
@@ -60,6 +77,10 @@ struct Drafting {
     session: Session,
     drafter: Box<dyn Drafter>,
     tree: TokenTree,
+    depth: usize,
+    /// Whether places of a text may be come to from its end: drafters with a cache of their own read a text forwards. A text is read in few forwards
+    /// then, where weights are streamed each a reading.
+    rewinds: bool,
 }
 
 /// Records the widest trees of a model drafter along `answers`, in order, until the time is over or there are enough steps; a part of the first in any case.
@@ -74,16 +95,15 @@ pub(super) fn redraft(
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<Redrafted, Error> {
-    // A substitute's first candidate is accepted more often than it says, if the verifier chooses its own.
-    let is_sharp = kind.facts().substitute_bits.is_some() && options.temperature == 0.0;
-    let draft_temperature = if is_sharp { SUBSTITUTE_TEMPERATURE } else { options.shape.draft_temperature };
-    let shape = StepShape { draft_temperature, ..options.shape };
+    let shape = shape_of(kind, options);
     let longest = answers.iter().map(|answer| answer.prompt.len() + answer.output.len()).max().unwrap_or(0);
     // Room for a tree at the last token.
     let context = (longest + shape.depth + 1).clamp(2, loaded.set().model_context());
     let session = options.session(loaded, context, &shape, Some(kind))?;
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
-    let mut drafting = Drafting { session, drafter, tree: TokenTree::with_capacity(shape.tree_nodes()) };
+    let tree = TokenTree::with_capacity(shape.tree_nodes());
+    let rewinds = !kind.keeps_a_cache();
+    let mut drafting = Drafting { session, drafter, tree, depth: shape.depth, rewinds };
     let (mut prompts, mut features, mut recorded) = (Vec::new(), Vec::new(), 0);
     let places = (options.most_steps / answers.len().max(1)).clamp(*PLACES.start(), *PLACES.end());
     let start = Instant::now();
@@ -94,25 +114,41 @@ pub(super) fn redraft(
         let is_over = || start.elapsed() > options.budget;
         let parts = answer.output.len().div_ceil(places).max(1);
         let first = i % parts * places;
-        let (steps, seen) =
-            drafting.answer(answer, (first, places), loaded.end_ids(), shape.depth, is_over)?;
+        let (steps, seen) = drafting.answer(answer, (first, places), loaded.end_ids(), is_over)?;
         recorded += steps.len();
         prompts.push(PromptTrace { kind: answer.kind.clone(), steps });
         features.push(seen);
         progress(i + 1, answers.len());
     }
-    let StepShape { depth, draft_width, verify_width: _, top_k, draft_temperature } = shape;
+    Ok(Redrafted { trace: trace_of(name, options.temperature, &shape, prompts), features })
+}
+
+/// The shape that trees of a drafter are recorded in.
+pub(super) fn shape_of(kind: &DrafterKind, options: &TraceOptions<'_>) -> StepShape {
+    // A substitute's first candidate is accepted more often than it says, if the verifier chooses its own.
+    let is_sharp = kind.facts().substitute_bits.is_some() && options.temperature == 0.0;
+    let draft_temperature = if is_sharp { SUBSTITUTE_TEMPERATURE } else { options.shape.draft_temperature };
+    StepShape { draft_temperature, ..options.shape }
+}
+
+/// The trace of a drafter's trees of one shape.
+pub(super) fn trace_of(
+    name: &DrafterName,
+    temperature: f32,
+    shape: &StepShape,
+    prompts: Vec<PromptTrace>,
+) -> Trace {
+    let StepShape { depth, draft_width, verify_width: _, top_k, draft_temperature } = *shape;
     let number = |n: usize| u32::try_from(n).expect("shapes are small");
-    let trace = Trace {
+    Trace {
         drafter: name.clone(),
-        temperature: options.temperature,
+        temperature,
         draft_temperature,
         depth: number(depth),
         width: number(draft_width),
         top_k: number(top_k),
         prompts,
-    };
-    Ok(Redrafted { trace, features })
+    }
 }
 
 /// Steps along an answer, and what the depth predictor sees before each.
@@ -125,56 +161,114 @@ impl Drafting {
         TokenTrace { kind: _, temperature: _, prompt, output }: &TokenTrace,
         (first, places): (usize, usize),
         ends: &[u32],
-        depth: usize,
         is_over: impl Fn() -> bool,
     ) -> Result<RecordedAnswer, Error> {
         let text = [&prompt[..], output].concat();
+        // Tokens known to the first step: all but the last of them are committed.
+        let first = prompt.len() + first + 1;
+        let end = text.len().min((self.session.context() + 1).saturating_sub(self.depth)).min(first + places);
+        if first >= end {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        if !self.rewinds {
+            return self.forwards(&text, first..end, ends, is_over);
+        }
+        let mut features = self.read(&text, first..end)?;
+        let mut steps = Vec::new();
+        for len in (first..end).rev() {
+            if is_over() && !steps.is_empty() {
+                break;
+            }
+            self.session.truncate(len - 1);
+            match ended(self.drafted(&text[..len])?, &text[len..], ends) {
+                Some(step) => steps.push(step),
+                // As if it had been come to first.
+                None => {
+                    steps.clear();
+                    features.truncate(len - first);
+                }
+            }
+        }
+        steps.reverse();
+        features.drain(..features.len() - steps.len());
+        Ok((steps, features))
+    }
+
+    /// Steps at the places of a text, by the number of tokens that they know, in the order of the text.
+    fn forwards(
+        &mut self,
+        text: &[u32],
+        places: Range<usize>,
+        ends: &[u32],
+        is_over: impl Fn() -> bool,
+    ) -> Result<RecordedAnswer, Error> {
         let (mut steps, mut features) = (Vec::new(), Vec::new());
-        // Tokens known to the step: all but the last of them are committed.
-        let mut len = prompt.len() + first + 1;
-        self.session.restart(&text[..len - 1])?;
-        while steps.len() < places && len < text.len() && len + depth <= self.session.context() {
+        self.session.restart(&text[..places.start - 1])?;
+        for len in places {
             if is_over() && !steps.is_empty() {
                 break;
             }
             let root = text[len - 1];
-            let mut seen = vec![0.0; 2 * self.session.set().model_width()];
-            depth_features(&self.session, 0, root, &mut seen);
-            let mut recorder = Recorder::default();
-            self.tree.reset(root);
-            let budget = Budget {
-                session: &mut self.session,
-                history: &text[..len],
-                depth,
-                rows: usize::MAX,
-                stats: &mut Stats::default(),
-                observer: Some(&mut recorder),
-            };
-            self.drafter.propose(&mut self.tree, budget)?;
-            let Some(emitted) = emitted(&self.tree, &text[len..], ends) else { break };
-            steps.push(StepTrace {
-                context: u32::try_from(len - 1).expect("contexts are below 2^32"),
-                parents: self.tree.nodes().map(|n| self.tree.parent(n).map_or(0, NodeId::get)).collect(),
-                tokens: self.tree.nodes().map(|n| self.tree.token(n)).collect(),
-                expanded: recorder.expanded,
-                verified: text[len..len + emitted].to_vec(),
-                predicted: Vec::new(),
-            });
+            let seen = self.seen(0, root);
+            let Some(step) = ended(self.drafted(&text[..len])?, &text[len..], ends) else { break };
+            steps.push(step);
             features.push(seen);
             self.session.score(&[root], |_, _| {})?;
-            len += 1;
         }
         Ok((steps, features))
     }
+
+    /// Commits a text up to the last of its places, all of them in few forwards, and gives what the depth predictor sees before each.
+    fn read(&mut self, text: &[u32], places: Range<usize>) -> Result<Vec<Vec<f32>>, Error> {
+        let mut features = Vec::with_capacity(places.len());
+        self.session.restart(&text[..places.start - 1])?;
+        features.push(self.seen(0, text[places.start - 1]));
+        let widest = *self.session.set().widths().last().expect("width 1 is always planned");
+        let mut len = places.start;
+        while len < places.end - 1 {
+            let rows = widest.min(places.end - 1 - len);
+            self.session.score(&text[len - 1..len - 1 + rows], |_, _| {})?;
+            features.extend((0..rows).map(|row| self.seen(row, text[len + row])));
+            len += rows;
+        }
+        Ok(features)
+    }
+
+    /// What the depth predictor sees before a step from `root`, which an output of the last forward gave.
+    fn seen(&self, output: usize, root: u32) -> Vec<f32> {
+        let mut seen = vec![0.0; 2 * self.session.set().model_width()];
+        depth_features(&self.session, output, root, &mut seen);
+        seen
+    }
+
+    /// The step that drafts behind `history`, all of which but the last token is committed.
+    fn drafted(&mut self, history: &[u32]) -> Result<StepTrace, Error> {
+        let mut recorder = Recorder::default();
+        self.tree.reset(history[history.len() - 1]);
+        let budget = Budget {
+            session: &mut self.session,
+            history,
+            depth: self.depth,
+            rows: usize::MAX,
+            stats: &mut Stats::default(),
+            observer: Some(&mut recorder),
+        };
+        self.drafter.propose(&mut self.tree, budget)?;
+        Ok(recorder.step(&self.tree, history.len() - 1))
+    }
 }
 
-/// How many tokens a step with this tree emits of how the text goes on; `None` if the text ends before the step would.
-fn emitted(tree: &TokenTree, rest: &[u32], ends: &[u32]) -> Option<usize> {
-    let mut node = NodeId::ROOT;
+/// The step with the tokens that it emits of how the text goes on; `None` if the text ends before the step would.
+pub(super) fn ended(step: StepTrace, rest: &[u32], ends: &[u32]) -> Option<StepTrace> {
+    let mut node = 0;
     for (i, token) in rest.iter().enumerate() {
-        match tree.child(node, *token) {
-            Some(child) if !ends.contains(token) => node = child,
-            Some(_) | None => return Some(i + 1),
+        let mut below = step.parents.iter().zip(&step.tokens).enumerate().skip(1);
+        let child = below.find(|(_, (parent, other))| **parent == node && *other == token);
+        match child {
+            Some((child, _)) if !ends.contains(token) => {
+                node = u32::try_from(child).expect("trees are small");
+            }
+            Some(_) | None => return Some(StepTrace { verified: rest[..=i].to_vec(), ..step }),
         }
     }
     None

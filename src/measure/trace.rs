@@ -1,17 +1,21 @@
-//! Recording requests: the calibration prompts and the answers of plain decoding. Drafters are recorded along these answers.
+//! Recording requests: the calibration prompts and the answers of plain decoding. Drafters are recorded along these answers, or, where weights are
+//! streamed, one of them while it drafts for them: the tokens are the same, and come sooner.
 
 use std::time::{Duration, Instant};
 
-use ygg_profiler::TokenTrace;
+use ygg_profiler::{DrafterName, PromptTrace, StepTrace, TokenTrace};
 
 use crate::{
     engine::{Error, Loaded, Sampling, tune},
     plan::{ChosenTuning, DrafterKind},
     runtime::{Pinning, Session, SessionOptions},
-    speculate::{Begin, Decoder, Limits, StepShape, make_drafter},
+    speculate::{Begin, Decoder, Limits, StepShape, TraceObserver, make_drafter},
 };
 
-use super::calibration::CalibrationPrompt;
+use super::{
+    calibration::CalibrationPrompt,
+    redraft::{Recorder, Redrafted, ended, shape_of, trace_of},
+};
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +34,10 @@ pub(super) struct TraceOptions<'a> {
     pub(super) budget: Duration,
     /// No answer is drafted along that begins behind so many recorded steps of a drafter.
     pub(super) most_steps: usize,
-    /// What drafts while prompts are answered, if something does: the tokens are those of plain decoding, and come sooner where weights are
-    /// streamed.
-    pub(super) answered_with: Option<&'a DrafterKind>,
+    /// What drafts while prompts are answered, if something does.
+    pub(super) answered_with: Option<Answering<'a>>,
+    /// Whether what depth networks see before steps is kept.
+    pub(super) keeps_features: bool,
     pub(super) tunings: &'a [ChosenTuning],
     pub(super) prompts: &'a [&'a CalibrationPrompt],
     pub(super) pinning: Pinning,
@@ -59,16 +64,31 @@ impl TraceOptions<'_> {
     }
 }
 
-/// The steps of a drafter that answers prompts: chains, as nothing is known yet of what it accepts.
-const ANSWERING: StepShape =
-    StepShape { depth: 7, draft_width: 1, verify_width: 8, top_k: 1, draft_temperature: 1.0 };
+/// A drafter that drafts while prompts are answered, and whose trees are recorded meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answering<'a> {
+    pub(super) name: &'a DrafterName,
+    pub(super) kind: &'a DrafterKind,
+    /// Rows of a tree that its steps verify.
+    pub(super) rows: usize,
+}
+
+/// What answering prompts gives.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub(super) requests: Vec<TokenTrace>,
+    /// Most tokens of an answer.
+    pub(super) tokens: usize,
+    /// What was recorded of the drafter that drafted meanwhile.
+    pub(super) drafted: Option<Redrafted>,
+}
 
 /// Most tokens of an answer: all that are wanted, or half where `fewest` prompts that take as long as the first would not be recorded in time.
 fn answer_tokens(wanted: usize, first: Duration, fewest: u32, budget: Duration) -> usize {
     if first.saturating_mul(fewest) > budget { wanted.div_ceil(2) } else { wanted }
 }
 
-/// Answers the prompts as plain decoding does, in order, until the time is over. Gives the most tokens of an answer, too.
+/// Answers the prompts as plain decoding does, in order, until the time is over.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if no prompt fits the context or none was read in time.
@@ -77,18 +97,11 @@ pub(super) fn record_requests(
     loaded: &Loaded,
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
-) -> Result<(Vec<TokenTrace>, usize), Error> {
+) -> Result<Answers, Error> {
     let prompts = options.prompts;
     let ids = prompts.iter().map(|p| p.token_ids(loaded)).collect::<Result<Vec<_>, _>>()?;
     let longest = ids.iter().map(Vec::len).max().unwrap_or(0);
-    let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
-    let shape = if options.answered_with.is_some() { ANSWERING } else { StepShape::PLAIN };
-    let session = options.session(loaded, context, &shape, options.answered_with)?;
-    let drafter = match options.answered_with {
-        Some(kind) => make_drafter(kind, &shape, &session)?,
-        None => None,
-    };
-    let mut decoder = Decoder::new(session, drafter, shape)?;
+    let mut answerer = Answerer::new(loaded, options, longest)?;
     let mut requests: Vec<TokenTrace> = Vec::new();
     let mut longest_answer = options.tokens;
     let start = Instant::now();
@@ -96,27 +109,19 @@ pub(super) fn record_requests(
         if i > 0 && start.elapsed() > options.budget {
             break;
         }
-        if ids.len() >= context {
+        if ids.len() >= answerer.context {
             continue;
         }
-        let sampling = Sampling { temperature: options.temperature, seed: i as u64, ..Sampling::GREEDY };
-        let tokens = longest_answer.min(context - ids.len());
         // The first request may take longer: without one there is nothing to plan by.
         let most = if i == 0 { 2 * options.budget } else { options.budget };
         let is_over = || start.elapsed() > most;
-        let begin = Begin { is_cancelled: &is_over, ..Begin::new(&ids, sampling) };
-        let Some(mut last) = decoder.begin(&begin)? else { break };
-        let mut emitted = 1;
-        while emitted < tokens && !loaded.end_ids().contains(&last) && !(is_over() && emitted > 1) {
-            decoder.step(Limits { tokens: tokens - emitted, ends: loaded.end_ids() }, None)?;
-            last = *decoder.emitted().last().expect("a step emits");
-            emitted += decoder.emitted().len();
-        }
+        let Some(mut output) = answerer.answer((i, &ids), longest_answer, &prompt.kind, &is_over)? else {
+            break;
+        };
         if i == 0 {
             let fewest = options.fewest_prompts.min(u32::try_from(prompts.len()).unwrap_or(u32::MAX));
             longest_answer = answer_tokens(options.tokens, start.elapsed(), fewest, options.budget);
         }
-        let mut output = decoder.history()[ids.len()..].to_vec();
         output.truncate(longest_answer);
         let kind = prompt.kind.clone();
         requests.push(TokenTrace { kind, temperature: options.temperature, prompt: ids, output });
@@ -134,7 +139,99 @@ pub(super) fn record_requests(
             loaded.set().model_context()
         )));
     }
-    Ok((requests, longest_answer))
+    Ok(Answers { requests, tokens: longest_answer, drafted: answerer.drafted() })
+}
+
+/// A decoder that answers prompts, and the trees that were drafted meanwhile.
+struct Answerer<'a> {
+    loaded: &'a Loaded,
+    options: &'a TraceOptions<'a>,
+    decoder: Decoder,
+    shape: StepShape,
+    context: usize,
+    prompts: Vec<PromptTrace>,
+    features: Vec<Vec<Vec<f32>>>,
+    steps: usize,
+}
+
+impl<'a> Answerer<'a> {
+    /// For prompts of at most `longest` tokens.
+    fn new(loaded: &'a Loaded, options: &'a TraceOptions<'a>, longest: usize) -> Result<Self, Error> {
+        let shape = options.answered_with.map_or(StepShape::PLAIN, |Answering { kind, rows, .. }| {
+            StepShape { verify_width: rows, ..shape_of(kind, options) }
+        });
+        let kind = options.answered_with.map(|answering| answering.kind);
+        // Room for a tree at the last token.
+        let context = longest + options.tokens + shape.depth + 1;
+        let context = context.clamp(2, loaded.set().model_context());
+        let session = options.session(loaded, context, &shape, kind)?;
+        let drafter = kind.map(|kind| make_drafter(kind, &shape, &session)).transpose()?.flatten();
+        let decoder = Decoder::new(session, drafter, shape)?;
+        let (prompts, features, steps) = (Vec::new(), Vec::new(), 0);
+        Ok(Self { loaded, options, decoder, shape, context, prompts, features, steps })
+    }
+
+    /// At least so many tokens of the answer to a prompt, the place of which is its seed, unless it ends or the time is over, which lets its first
+    /// token be followed; `None` if the time is over before that.
+    fn answer(
+        &mut self,
+        (place, ids): (usize, &[u32]),
+        tokens: usize,
+        kind: &str,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<u32>>, Error> {
+        let Self { loaded, options, decoder, shape, context, .. } = self;
+        let ends = loaded.end_ids();
+        let sampling = Sampling { temperature: options.temperature, seed: place as u64, ..Sampling::GREEDY };
+        let begin = Begin { is_cancelled: is_over, ..Begin::new(ids, sampling) };
+        let Some(mut last) = decoder.begin(&begin)? else { return Ok(None) };
+        let (mut steps, mut features): (Vec<StepTrace>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());
+        let mut emitted = 1;
+        while emitted < tokens && !ends.contains(&last) && !(is_over() && emitted > 1) {
+            let known = decoder.history().len();
+            if known == *context {
+                break;
+            }
+            // A tree is recorded whole, so its step may go on behind the last token that is wanted.
+            let left = (tokens - emitted).max(shape.depth + 1).min(*context - known);
+            let is_recorded =
+                shape.depth > 0 && left > shape.depth && self.steps + steps.len() < options.most_steps.max(1);
+            let mut recorder = Recorder::default();
+            if is_recorded && options.keeps_features {
+                features.push(decoder.depth_features());
+            }
+            let observer = is_recorded.then_some(&mut recorder as &mut dyn TraceObserver);
+            decoder.step(Limits { tokens: left, ends }, observer)?;
+            if is_recorded {
+                steps.push(recorder.step(decoder.tree(), known - 1));
+            }
+            last = *decoder.emitted().last().expect("a step emits");
+            emitted += decoder.emitted().len();
+        }
+        let text = decoder.history();
+        // Of the last trees the answer may not tell how they end.
+        let behind = |step: &StepTrace| &text[step.context as usize + 1..];
+        let steps: Vec<StepTrace> = steps
+            .into_iter()
+            .map_while(|step| {
+                let rest = behind(&step).to_vec();
+                ended(step, &rest, ends)
+            })
+            .collect();
+        features.truncate(steps.len());
+        let output = text[ids.len()..].to_vec();
+        self.steps += steps.len();
+        self.prompts.push(PromptTrace { kind: kind.to_owned(), steps });
+        self.features.push(features);
+        Ok(Some(output))
+    }
+
+    /// What was recorded of the drafter.
+    fn drafted(self) -> Option<Redrafted> {
+        let Self { options, shape, prompts, features, .. } = self;
+        let Answering { name, .. } = options.answered_with?;
+        Some(Redrafted { trace: trace_of(name, options.temperature, &shape, prompts), features })
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
 use super::{
     drafters::recorded_models,
     redraft::redraft,
-    trace::{TraceOptions, record_requests},
+    trace::{Answers, TraceOptions, record_requests},
 };
 
 /// The temperatures that are recorded beside 0.
@@ -58,27 +58,30 @@ impl WarmTime {
     }
 }
 
-/// Records requests of the options' temperature, decoded plainly and each with a seed of its own, then every drafter that runs a
-/// model along their answers. The options' budget is for all of it, their tokens are those of a greedy answer.
+/// Records requests of the options' temperature, each with a seed of its own and the answer of plain decoding, then along the answers every drafter
+/// that runs a model and did not draft meanwhile. The options' budget is for all of it, their tokens are those of a greedy answer.
 pub(super) fn record_warm(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
     options: &TraceOptions<'_>,
     mut progress: impl FnMut(usize, usize),
 ) -> Result<(Vec<Trace>, Vec<TokenTrace>), Error> {
-    let models = recorded_models(drafters);
+    let mut models = recorded_models(drafters);
+    models.retain(|(name, _)| options.answered_with.is_none_or(|answering| answering.name != name));
     let for_requests = if models.is_empty() { options.budget } else { options.budget / REQUESTS_PART };
     let for_each =
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");
     let of_requests =
         TraceOptions { budget: for_requests, tokens: warm_tokens(options), fewest_prompts: 0, ..*options };
-    let (requests, _) = record_requests(loaded, &of_requests, &mut progress)?;
+    let Answers { requests, tokens: _, drafted } = record_requests(loaded, &of_requests, &mut progress)?;
     let most_steps = MOST_STEPS.div_ceil(models.len().max(1));
     let of_drafters = TraceOptions { budget: for_each, most_steps, ..*options };
     let traces = models.into_iter().map(|(name, kind)| {
         redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress).map(|redrafted| redrafted.trace)
     });
-    Ok((traces.collect::<Result<_, _>>()?, requests))
+    let mut traces = traces.collect::<Result<Vec<_>, _>>()?;
+    traces.extend(drafted.map(|drafted| drafted.trace));
+    Ok((traces, requests))
 }
 
 /// Most tokens of an answer above temperature 0, given the options of greedy ones. A step that may go on behind the answer is not recorded,

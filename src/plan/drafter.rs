@@ -151,6 +151,18 @@ impl DrafterId {
     pub const fn name(self) -> &'static str {
         DrafterKind::NAMES[self as usize]
     }
+
+    /// The kind that a name is of: its own, or that of a variant, which profiles call by the kind's name with digits or `_` and more behind it
+    /// (`substitute4`, `lookup_short`, `layer_skip_v8192`). Whether a plan has the variant, the plan says.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let is_variant = |rest: &str| {
+            let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            rest.is_empty()
+                || rest.starts_with(|first: char| first == '_' || first.is_ascii_digit())
+                    && rest.bytes().all(good)
+        };
+        Self::ALL.into_iter().find(|kind| name.strip_prefix(kind.name()).is_some_and(is_variant))
+    }
 }
 
 impl DrafterKind {

@@ -58,11 +58,7 @@ impl Given {
             let plan = plan::read(&file).map_err(|error| exception(&error.into()))?;
             Ok::<_, PyErr>(PlanSource { plan, name: file.display().to_string(), force: self.force_plan })
         });
-        let drafter = match self.drafter {
-            None => DrafterChoice::Planned,
-            Some(name) if name == "none" => DrafterChoice::Plain,
-            Some(name) => DrafterChoice::Forced(name),
-        };
+        let drafter = self.drafter.map_or(DrafterChoice::Planned, |name| DrafterChoice::named(&name));
         let activations = match self.activations.as_deref() {
             None => None,
             Some("native") => Some(Activations::Native),

@@ -40,7 +40,7 @@ pub(super) fn autoplan(
             resident: None,
         };
         let loaded = Loaded::new(model, &load).map_err(|error| exception(&error))?;
-        let options = AutoplanOptions { budget, draft_models, ..AutoplanOptions::default() };
+        let options = AutoplanOptions { budget: Some(budget), draft_models, ..AutoplanOptions::default() };
         let (_, made) =
             measure::autoplan(&loaded, &options, &mut |_| {}).map_err(|error| exception(&error))?;
         yggc::plan::write(&made, &plan).map_err(|error| exception(&error.into()))

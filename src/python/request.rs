@@ -142,6 +142,11 @@ fn message(object: Json) -> PyResult<Message> {
     }
     let role =
         role.ok_or_else(|| input("a message without `role`: expected \"user\", \"assistant\", ..."))?;
-    let content = content.ok_or_else(|| input("a message without `content`: expected text"))?;
+    let content = match content {
+        Some(content) => content,
+        // An answer of calls alone, or of nothing.
+        None if role == Role::Assistant => String::new(),
+        None => return Err(input("a message without `content`: expected text")),
+    };
     Ok(Message { fields, ..Message::new(role, content) })
 }

@@ -239,6 +239,18 @@ impl ExecutableSet {
         Ok(graph.place(&one_row, layout, budget)?)
     }
 
+    /// All ways in which budgets can divide the weights of a graph that is not loaded yet.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] if the graph does not compile, or the tier streams no weights.
+    pub fn splits_of(graph: &Graph, options: &SetOptions) -> Result<WeightSplits, RuntimeError> {
+        let SetOptions { tier, kv_format, activations, .. } = *options;
+        let layout = layout(tier).ok_or(RuntimeError::NotStreamed { tier })?;
+        let device = DeviceSpec { activations, ..DeviceSpec::cpu(tier, kv_format) };
+        let one_row = compile::compile(graph, Binding { width: 1, outputs: 1 }, &device)?;
+        Ok(one_row.weight_splits(layout))
+    }
+
     /// All ways in which budgets can divide the weights of the model, where a budget was given for those in memory.
     ///
     /// # Errors

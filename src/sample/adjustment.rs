@@ -4,21 +4,21 @@
 //! [`Sampler`](super::Sampler). A row's result depends on its logits, the request and the tokens before it alone, so it is the
 //! same whether those tokens were committed or are a path of drafted ones.
 
-use super::SampleError;
+use super::{Parameter, SampleError};
 
 /// What a request changes in logits.
 ///
 /// Costs a copy of every row, `[V]`, and a number for every token of the text; [`Adjustment::NONE`] costs nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adjustment {
-    /// Added to the logits of these tokens; finite. If a token occurs twice, both are added.
+    /// Added to the logits of these tokens, from -100 to 100. If a token occurs twice, both are added.
     pub bias: Vec<(u32, f32)>,
     /// For tokens that prompt or output have: divides logits above 0 and multiplies others (Keskar et al., CTRL,
     /// <https://arxiv.org/abs/1909.05858>, section 4.1). Finite and above 0; 1 changes nothing.
     pub repetition: f32,
-    /// Subtracted from the logits of tokens that the output has, as often as it has them; finite, 0 changes nothing.
+    /// Subtracted from the logits of tokens that the output has, as often as it has them; from -2 to 2, 0 changes nothing.
     pub frequency: f32,
-    /// Subtracted once from the logits of tokens that the output has; finite, 0 changes nothing.
+    /// Subtracted once from the logits of tokens that the output has; from -2 to 2, 0 changes nothing.
     pub presence: f32,
 }
 
@@ -41,18 +41,11 @@ impl Adjustment {
             if *token as usize >= vocab {
                 return Err(SampleError::BiasToken { found: *token, vocabulary: vocab });
             }
-            if !found.is_finite() {
-                return Err(SampleError::Bias { token: *token, found: *found });
-            }
+            Parameter::LOGIT_BIAS.check(*found)?;
         }
-        if !(repetition.is_finite() && *repetition > 0.0) {
-            return Err(SampleError::Repetition { found: *repetition });
-        }
-        for (penalty, found) in [("frequency", *frequency), ("presence", *presence)] {
-            if !found.is_finite() {
-                return Err(SampleError::Penalty { penalty, found });
-            }
-        }
+        Parameter::REPETITION_PENALTY.check(*repetition)?;
+        Parameter::FREQUENCY_PENALTY.check(*frequency)?;
+        Parameter::PRESENCE_PENALTY.check(*presence)?;
         Ok(())
     }
 }
@@ -193,12 +186,14 @@ mod tests {
         let none = Adjustment::NONE;
         assert_eq!(none.validate(4), Ok(()));
         for (field, bad) in [
-            ("logit bias", Adjustment { bias: vec![(4, 1.0)], ..none.clone() }),
-            ("logit bias", Adjustment { bias: vec![(1, f32::NAN)], ..none.clone() }),
+            ("logit_bias", Adjustment { bias: vec![(4, 1.0)], ..none.clone() }),
+            ("logit_bias", Adjustment { bias: vec![(1, f32::NAN)], ..none.clone() }),
+            ("logit_bias", Adjustment { bias: vec![(1, -100.1)], ..none.clone() }),
             ("repetition", Adjustment { repetition: 0.0, ..none.clone() }),
             ("repetition", Adjustment { repetition: f32::INFINITY, ..none.clone() }),
             ("frequency", Adjustment { frequency: f32::NAN, ..none.clone() }),
             ("presence", Adjustment { presence: f32::NEG_INFINITY, ..none.clone() }),
+            ("presence", Adjustment { presence: 2.1, ..none.clone() }),
         ] {
             let message = bad.validate(4).unwrap_err().to_string();
             assert!(message.starts_with(field) && message.contains("expected"), "{message}");

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::Parameter;
+
 /// How a request's tokens are drawn from the verifier's logits.
 ///
 /// The filters apply in the order of the fields; the order is part of the contract (see [`super::Sampler`]).
@@ -34,15 +36,9 @@ impl Sampling {
     /// The first field out of its range.
     pub fn validate(&self) -> Result<(), SampleError> {
         let Self { temperature, top_k: _, top_p, min_p, seed: _ } = *self;
-        if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(SampleError::Temperature { found: temperature });
-        }
-        if !(top_p > 0.0 && top_p <= 1.0) {
-            return Err(SampleError::TopP { found: top_p });
-        }
-        if !(0.0..=1.0).contains(&min_p) {
-            return Err(SampleError::MinP { found: min_p });
-        }
+        Parameter::TEMPERATURE.check(temperature)?;
+        Parameter::TOP_P.check(top_p)?;
+        Parameter::MIN_P.check(min_p)?;
         Ok(())
     }
 }
@@ -56,53 +52,21 @@ impl Default for Sampling {
 /// A request that cannot be sampled. The fault is the requester's, except for [`SampleError::Vocabulary`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// A temperature that is negative, infinite or NaN.
-    #[error("temperature: expected a finite number of at least 0, found {found}; use 0 for greedy decoding")]
-    Temperature {
-        /// The value given.
-        found: f32,
-    },
-    /// A nucleus that is empty or more than everything.
-    #[error("top-p: expected a number above 0 and at most 1, found {found}; use 1 to keep all tokens")]
-    TopP {
-        /// The value given.
-        found: f32,
-    },
-    /// A share below 0 or above 1.
-    #[error("min-p: expected a number from 0 to 1, found {found}; use 0 to keep all tokens")]
-    MinP {
+    /// A number out of its range.
+    #[error("{}: expected {}, found {found}; it {}", parameter.name, parameter.expected(), parameter.about)]
+    Parameter {
+        /// Which.
+        parameter: &'static Parameter,
         /// The value given.
         found: f32,
     },
     /// A bias for a token that there is not.
-    #[error("logit bias: expected token ids below {vocabulary}, found {found}; leave it out")]
+    #[error("logit_bias: expected token ids below {vocabulary}, found {found}; leave it out")]
     BiasToken {
         /// The token given.
         found: u32,
         /// Tokens that there are.
         vocabulary: usize,
-    },
-    /// A bias that is infinite or NaN.
-    #[error("logit bias of token {token}: expected a finite number, found {found}; use -100 to ban a token")]
-    Bias {
-        /// The token.
-        token: u32,
-        /// The value given.
-        found: f32,
-    },
-    /// A repetition penalty that is not a positive number.
-    #[error("repetition penalty: expected a finite number above 0, found {found}; use 1 for none")]
-    Repetition {
-        /// The value given.
-        found: f32,
-    },
-    /// A frequency or presence penalty that is infinite or NaN.
-    #[error("{penalty} penalty: expected a finite number, found {found}; use 0 for none")]
-    Penalty {
-        /// Which.
-        penalty: &'static str,
-        /// The value given.
-        found: f32,
     },
     /// More log-probabilities of a token than there are tokens.
     #[error(
@@ -135,12 +99,12 @@ mod tests {
             ("temperature", Sampling { temperature: -1.0, ..good }),
             ("temperature", Sampling { temperature: f32::INFINITY, ..good }),
             ("temperature", Sampling { temperature: f32::NAN, ..good }),
-            ("top-p", Sampling { top_p: 0.0, ..good }),
-            ("top-p", Sampling { top_p: 1.01, ..good }),
-            ("top-p", Sampling { top_p: f32::NAN, ..good }),
-            ("min-p", Sampling { min_p: -0.1, ..good }),
-            ("min-p", Sampling { min_p: 1.1, ..good }),
-            ("min-p", Sampling { min_p: f32::NAN, ..good }),
+            ("top_p", Sampling { top_p: 0.0, ..good }),
+            ("top_p", Sampling { top_p: 1.01, ..good }),
+            ("top_p", Sampling { top_p: f32::NAN, ..good }),
+            ("min_p", Sampling { min_p: -0.1, ..good }),
+            ("min_p", Sampling { min_p: 1.1, ..good }),
+            ("min_p", Sampling { min_p: f32::NAN, ..good }),
         ] {
             let message = bad.validate().unwrap_err().to_string();
             assert!(message.starts_with(field) && message.contains("found"), "{message}");

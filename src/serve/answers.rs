@@ -6,15 +6,13 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 use yggc::{
-    engine::{self, ErrorKind, FinishReason, Hint, Report, TokenLogProbs},
+    engine::{self, ErrorKind, FinishReason, Hint, Report},
     text::Tokenizer,
 };
 
-/// Stands for the logarithm of 0, which JSON cannot express; other servers write the same number.
-const LEAST_LOG_PROB: f32 = -9999.0;
+use super::log_probs::{Noted, TokenNames};
 
 /// Why a request is refused, with its status.
 #[derive(Debug)]
@@ -54,6 +52,23 @@ impl Refused {
         let field = format!("{to}{rest}");
         let said = self.message.strip_prefix(&*format!("{from}{rest}")).unwrap_or(&self.message);
         Self { message: format!("{field}{said}"), field: Some(field.into()), ..self }
+    }
+
+    /// The same of a field as a whole, where it was said of a place in it.
+    pub(super) fn without_place(self, field: &'static str) -> Self {
+        let Some(place) = self.field.as_deref().and_then(|found| found.strip_prefix(field)) else {
+            return self;
+        };
+        if !place.starts_with('[') {
+            return self;
+        }
+        let said = self.message.strip_prefix(&*format!("{field}{place}")).unwrap_or(&self.message);
+        Self { message: format!("{field}{said}"), field: Some(field.into()), ..self }
+    }
+
+    /// The same with what may have led to it.
+    pub(super) fn with_remark(self, remark: &str) -> Self {
+        Self { message: format!("{}; {remark}", self.message), ..self }
     }
 
     pub(super) fn with_code(self, code: &'static str) -> Self {
@@ -166,30 +181,8 @@ pub(super) struct Frame {
     pub(super) model: String,
     /// The answer that is given, from 0.
     pub(super) choice: usize,
-}
-
-/// A token with its log-probabilities.
-#[derive(Debug, Clone)]
-pub(super) struct Noted {
-    pub(super) id: u32,
-    pub(super) log_probs: TokenLogProbs,
-}
-
-#[derive(Debug, Serialize)]
-struct TokenJson {
-    token: String,
-    logprob: f32,
-    bytes: Vec<u8>,
-}
-
-impl TokenJson {
-    fn new(tokenizer: &Tokenizer, id: u32, log_prob: f32) -> Self {
-        Self {
-            token: tokenizer.spelling(id),
-            logprob: log_prob.max(LEAST_LOG_PROB),
-            bytes: tokenizer.token_bytes(id).unwrap_or_default().to_vec(),
-        }
-    }
+    /// How log-probabilities name tokens.
+    pub(super) token_names: TokenNames,
 }
 
 impl Frame {
@@ -201,7 +194,15 @@ impl Frame {
             Endpoint::Responses => "resp_",
         };
         let number = format!("{created:x}{number:016x}");
-        Self { endpoint, id: format!("{kind}{number}"), number, created, model: model.to_owned(), choice: 0 }
+        Self {
+            endpoint,
+            id: format!("{kind}{number}"),
+            number,
+            created,
+            model: model.to_owned(),
+            choice: 0,
+            token_names: TokenNames::Texts,
+        }
     }
 
     fn object(&self, of_chat: &str, choices: Value) -> Value {
@@ -220,7 +221,7 @@ impl Frame {
         reason: FinishReason,
         tokenizer: &Tokenizer,
     ) -> Value {
-        let log_probs = noted.map(|noted| self.log_probs(noted, 0, tokenizer));
+        let log_probs = noted.map(|noted| self.log_probs(noted, tokenizer));
         match self.endpoint {
             Endpoint::Chat | Endpoint::Responses => {
                 let message = json!({"role": "assistant", "content": text, "refusal": null});
@@ -251,11 +252,10 @@ impl Frame {
         &self,
         text: &str,
         noted: Option<&[Noted]>,
-        offset: usize,
         reason: Option<FinishReason>,
         tokenizer: &Tokenizer,
     ) -> Value {
-        let log_probs = noted.map(|noted| self.log_probs(noted, offset, tokenizer));
+        let log_probs = noted.map(|noted| self.log_probs(noted, tokenizer));
         let reason = reason.map(FinishReason::name);
         let choice = match self.endpoint {
             Endpoint::Chat | Endpoint::Responses => {
@@ -283,39 +283,10 @@ impl Frame {
         piece
     }
 
-    /// Log-probabilities of tokens whose text begins at character `offset` of the whole text.
-    fn log_probs(&self, noted: &[Noted], offset: usize, tokenizer: &Tokenizer) -> Value {
+    fn log_probs(&self, noted: &[Noted], tokenizer: &Tokenizer) -> Value {
         match self.endpoint {
-            Endpoint::Chat | Endpoint::Responses => {
-                let content = noted.iter().map(|Noted { id, log_probs }| {
-                    let best = log_probs.best.iter();
-                    let best: Vec<_> = best.map(|(id, log)| TokenJson::new(tokenizer, *id, *log)).collect();
-                    let own = TokenJson::new(tokenizer, *id, log_probs.log_prob);
-                    json!({"token": own.token, "logprob": own.logprob, "bytes": own.bytes, "top_logprobs": best})
-                });
-                json!({"content": content.collect::<Vec<_>>(), "refusal": null})
-            }
-            Endpoint::Completions => {
-                let mut at = offset;
-                let offsets = noted.iter().map(|noted| {
-                    let bytes = tokenizer.token_bytes(noted.id).unwrap_or_default();
-                    let start = at;
-                    at += String::from_utf8_lossy(bytes).chars().count();
-                    start
-                });
-                let offsets: Vec<usize> = offsets.collect();
-                let tokens: Vec<String> = noted.iter().map(|noted| tokenizer.spelling(noted.id)).collect();
-                let own = noted.iter().map(|noted| noted.log_probs.log_prob.max(LEAST_LOG_PROB));
-                let own: Vec<f32> = own.collect();
-                let best = noted.iter().map(|noted| {
-                    let best = noted.log_probs.best.iter();
-                    let named =
-                        best.map(|(id, log)| (tokenizer.spelling(*id), json!(log.max(LEAST_LOG_PROB))));
-                    Value::Object(named.collect())
-                });
-                let best: Vec<Value> = best.collect();
-                json!({"tokens": tokens, "token_logprobs": own, "top_logprobs": best, "text_offset": offsets})
-            }
+            Endpoint::Chat | Endpoint::Responses => self.token_names.of_chat(noted, tokenizer),
+            Endpoint::Completions => self.token_names.of_completion(noted, tokenizer),
         }
     }
 }

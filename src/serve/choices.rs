@@ -5,10 +5,15 @@ use yggc::{
     text::Tokenizer,
 };
 
-use super::{answers::Refused, fill_in, requests::Asked, settings::Limits, tokens};
+use super::{
+    answers::Refused,
+    fill_in, messages,
+    numbers::{self, Numbers},
+    requests::Asked,
+    settings::Limits,
+    tokens,
+};
 
-/// Most answers to one prompt.
-const MOST_EACH: u64 = 4;
 /// Most prompts of a request.
 const MOST_PROMPTS: usize = 64;
 
@@ -27,16 +32,13 @@ pub(super) struct Choices {
 
 impl Choices {
     /// For the fields `n` and `best_of`.
-    pub(super) fn new(n: Option<u64>, best_of: Option<u64>) -> Result<Self, Refused> {
-        let each = n.unwrap_or(1);
-        if !(1..=MOST_EACH).contains(&each) {
-            let what = format!("expected 1 to {MOST_EACH} answers, found {each}; ask again for more");
-            return Err(Refused::field("n", what));
-        }
-        if let Some(found) = best_of.filter(|best| *best != each) {
+    pub(super) fn new(numbers: &Numbers) -> Result<Self, Refused> {
+        let each = numbers.integer(&numbers::N).expect("it has a default");
+        if let Some(found) = numbers.integer(&numbers::BEST_OF).filter(|best| *best != each) {
             let what = format!("expected it to equal `n`, {each}, found {found}: answers are not ranked");
             return Err(Refused::field("best_of", what));
         }
+        let each = u64::try_from(each).expect("it is limited");
         Ok(Self { each, further: Vec::new(), echoes: false, suffix: None })
     }
 
@@ -84,7 +86,7 @@ impl Encoded {
         for prompt in std::iter::once(&request.prompt).chain(&choices.further) {
             let ids = match &choices.suffix {
                 Some(suffix) => fill_in::between(loaded.tokenizer(), prompt, suffix)?,
-                None => prompt.token_ids(loaded)?,
+                None => messages::token_ids(prompt, loaded)?,
             };
             check_length(ids.len(), limits, context, field)?;
             encoded.prompt_tokens += ids.len();

@@ -16,11 +16,12 @@ use axum::{
 use hyper::body::{Bytes, Frame as BodyFrame};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::UnboundedReceiver, time::Sleep};
-use yggc::engine::{Event, FinishReason, Loaded, Report};
+use yggc::engine::{Event, FinishReason, Loaded, Report, TokenLogProbs};
 
 use super::{
-    answers::{Frame, Noted, Refused, Usage},
+    answers::{Frame, Refused, Usage},
     ending::Ending,
+    log_probs::{Noted, Offsets},
     queue::{Delivery, Sent},
     response_events::{self, Made, Responding},
     routes::{drained, late},
@@ -41,6 +42,8 @@ pub(super) struct Answering {
     pub(super) each: usize,
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
+    /// Where the tokens of the answer begin in its text.
+    pub(super) offsets: Offsets,
     /// The calls of the answer, if it may make any.
     pub(super) calls: Option<CallsOfAnswer>,
     /// The response that the answer is, at `/v1/responses`.
@@ -56,7 +59,14 @@ impl Answering {
     pub(super) fn finish_choice(&mut self, report: &Report) -> bool {
         self.usage.add(report, self.frame.choice.is_multiple_of(self.each));
         self.frame.choice += 1;
+        self.offsets = Offsets::default();
         self.frame.choice == self.echoes.len()
+    }
+
+    /// The next token of the answer, if it comes with log-probabilities.
+    pub(super) fn note(&mut self, id: u32, log_probs: Option<TokenLogProbs>) -> Option<Noted> {
+        let log_probs = log_probs?;
+        Some(Noted { id, log_probs, offset: self.offsets.push(id, self.loaded.tokenizer()) })
     }
 }
 
@@ -69,8 +79,6 @@ struct EventBody {
     steps: Option<StepView>,
     /// Bytes that are ready to be sent.
     ready: VecDeque<Bytes>,
-    /// Characters of the text so far.
-    offset: usize,
     is_over: bool,
 }
 
@@ -81,7 +89,6 @@ pub(super) fn stream(answering: Answering, first: Sent, (usage, steps): (bool, b
         sends_usage: usage,
         steps: steps.then(StepView::default),
         ready: VecDeque::new(),
-        offset: 0,
         is_over: false,
     };
     body.begin_choice();
@@ -105,7 +112,6 @@ impl EventBody {
 
     /// Sends what an answer begins with.
     fn begin_choice(&mut self) {
-        self.offset = 0;
         if let Some(responding) = &mut self.answering.responding {
             let events = responding.begin();
             return events.iter().for_each(|event| self.send(event));
@@ -138,7 +144,7 @@ impl EventBody {
                 self.send_calls(None);
             }
             Event::Token { id, text, log_probs } => {
-                let noted = log_probs.map(|log_probs| [Noted { id, log_probs }]);
+                let noted = self.answering.note(id, log_probs).map(|noted| [noted]);
                 let tokenizer = self.answering.loaded.tokenizer();
                 let beside = self.steps.as_mut().map(|steps| steps.token(step.as_ref(), tokenizer));
                 if !text.is_empty() || noted.is_some() || beside.is_some() {
@@ -192,11 +198,10 @@ impl EventBody {
         beside: Option<Value>,
     ) {
         let Answering { frame, loaded, .. } = &self.answering;
-        let mut event = frame.piece(text, noted, self.offset, reason, loaded.tokenizer());
+        let mut event = frame.piece(text, noted, reason, loaded.tokenizer());
         if let Some(beside) = beside {
             event["yggc"] = beside;
         }
-        self.offset += text.chars().count();
         self.send(&event);
     }
 

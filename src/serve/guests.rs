@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -30,7 +30,7 @@ pub(super) fn cors(settings: &Settings) -> CorsLayer {
 
 /// Refuses, on a loopback address, what a page of another site sends.
 pub(super) async fn check(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    match refusal(&service.settings, request.headers()) {
+    match refusal(&service.settings, request.uri(), request.headers()) {
         Some(refused) => {
             let what = format!("{refused}; the operator can allow a site with --cors-origin");
             Refused::new(StatusCode::FORBIDDEN, what).into_response()
@@ -39,18 +39,26 @@ pub(super) async fn check(State(service): State<Arc<Service>>, request: Request,
     }
 }
 
-fn refusal(settings: &Settings, headers: &HeaderMap) -> Option<String> {
-    if !settings.address.ip().is_loopback() {
+/// Every host and every origin that a request names must be allowed: a second header is no way around the first.
+fn refusal(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    if !is_here_alone(settings.address.ip()) {
         return None;
     }
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    if let Some(host) = text(header::HOST).filter(|host| !is_host_allowed(host, &settings.origins)) {
+    let all = |name| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+    let mut hosts = all(header::HOST).chain(uri.authority().map(Authority::as_str));
+    if let Some(host) = hosts.find(|host| !is_host_allowed(host, &settings.origins)) {
         return Some(format!(
             "the host {host:?} is not this machine: expected localhost or a loopback address"
         ));
     }
-    let origin = text(header::ORIGIN).filter(|origin| !is_origin_allowed(origin, &settings.origins))?;
+    let origin = all(header::ORIGIN).find(|origin| !is_origin_allowed(origin, &settings.origins))?;
     Some(format!("pages of {origin:?} may not use this service: expected a page of this machine"))
+}
+
+/// Whether only this machine reaches an address.
+pub(crate) fn is_here_alone(address: IpAddr) -> bool {
+    // An IPv4 address may be written as one of IPv6.
+    address.to_canonical().is_loopback()
 }
 
 fn is_host_allowed(host: &str, origins: &[String]) -> bool {
@@ -72,7 +80,7 @@ fn is_loopback(host: &str) -> bool {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    name == "localhost" || name.parse().is_ok_and(is_here_alone)
 }
 
 #[cfg(test)]
@@ -82,7 +90,15 @@ mod tests {
     #[test]
     fn this_machine_and_allowed_sites_pass() {
         let origins = ["https://example.org".to_owned()];
-        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.0.0.1:1", "[::1]:8080", "example.org"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "[::1]:8080",
+            "[::ffff:127.0.0.1]:80",
+            "example.org",
+        ] {
             assert!(is_host_allowed(host, &origins), "{host}");
         }
         for host in ["", "evil.org", "localhost.evil.org", "127.0.0.1.evil.org:80", "0.0.0.0", "[::2]"] {

@@ -2,7 +2,7 @@
 //!
 //! One thread decodes, one request at a time ([`worker`]). Another is the reactor, which reads requests, puts them into a bounded
 //! [`queue`] and writes answers as they arrive. The reactor never waits for a forward: text is encoded on separate threads, and
-//! the decoder's events arrive through a channel that never fills. Invariants: a request has exactly one end, which is counted once
+//! the decoder's events arrive through a channel that never fills. Constraints are compiled before their request is queued ([`compiling`]). Invariants: a request has exactly one end, which is counted once
 //! ([`ending`]); a client that leaves, a deadline and a drain end a request within one step; nothing a client sends panics.
 //!
 //! The room belongs to the program and uses only the library's public API. It is the only async and the only HTTP.
@@ -14,6 +14,7 @@ mod body;
 mod check;
 mod choices;
 mod client_timeout;
+mod compiling;
 mod connections;
 mod ending;
 mod error;
@@ -23,8 +24,12 @@ mod foreign;
 mod guests;
 mod idle;
 mod key;
+mod log_probs;
+mod messages;
 mod metrics;
+mod numbers;
 mod page;
+mod places;
 mod prefill;
 mod queue;
 mod requests;
@@ -51,6 +56,7 @@ use yggc::engine::{Engine, Options};
 pub(crate) use self::check::check_body;
 pub(crate) use self::{
     error::ServeError,
+    guests::is_here_alone,
     idle::{Idle, IdleWork},
     key::ApiKey,
     settings::{Limits, Settings},
@@ -73,7 +79,8 @@ pub(crate) fn serve(
         (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new(&settings.model_name)));
     let loaded = Arc::clone(engine.loaded());
     let context = engine.context();
-    let worker = Worker::new(engine, options, Arc::clone(&loaded), Arc::clone(&metrics));
+    let options = Arc::new(options);
+    let worker = Worker::new(engine, Arc::clone(&options), Arc::clone(&loaded), Arc::clone(&metrics));
     let decoding = {
         let queue = Arc::clone(&queue);
         let decoder = thread::Builder::new().name("yggc-decoder".to_owned());
@@ -81,10 +88,14 @@ pub(crate) fn serve(
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(2)
+        // Two read and encode requests; the others wait for constraints.
+        .max_blocking_threads(2 + compiling::MOST)
         .build()
         .map_err(ServeError::Threads)?;
-    let service = Arc::new(Service { loaded, context, settings, queue: Arc::clone(&queue), metrics, spans });
+    let compiling = compiling::places();
+    let service =
+        Service { loaded, options, context, settings, queue: Arc::clone(&queue), metrics, spans, compiling };
+    let service = Arc::new(service);
     let served = runtime.block_on(connections::run(Arc::clone(&service), ready));
     queue.close();
     queue.cancel_all();

@@ -6,50 +6,41 @@ use std::{
 };
 
 use serde::Deserialize;
-use serde_json::{Number, Value};
+use serde_json::Value;
 use yggc::{
     engine::{
-        Adjustment, CancelHandle, Conversation, GenerationPrompt, Message, Prompt, Request, Role, Sampling,
+        Adjustment, CancelHandle, Conversation, GenerationPrompt, Parameter, Prompt, Request, Sampling,
         Variables,
     },
     storage::json_fault,
 };
 
 use super::{
-    answers::Refused,
+    answers::{Endpoint, Refused},
     choices::Choices,
-    foreign, prefill,
+    foreign,
+    log_probs::TokenNames,
+    messages::MessageBody,
+    numbers::{self, Numbers, Sent},
+    prefill,
     settings::Limits,
     structured::ResponseFormat,
-    tools::{CallBody, Tools, ToolsBody, with_calls},
-    worker::PLANNED,
+    tools::{Tools, ToolsBody},
 };
 
 /// Limits on stop strings: held-back text grows with them.
 const MOST_STOPS: usize = 16;
 const MOST_STOP_BYTES: usize = 512;
-/// Most log-probabilities beside a token's own.
-const MOST_LOG_PROBS: u32 = 20;
 /// Tokens of a completion whose request has no `max_tokens`.
 const COMPLETION_TOKENS: usize = 16;
 
-/// Fields of both endpoints. Fields that OpenAI's clients send and that change nothing here are ignored.
+/// Fields of both endpoints beside the numbers. Fields that OpenAI's clients send and that change nothing here are ignored.
 #[derive(Debug, Deserialize)]
 struct Terms {
     model: Option<String>,
-    max_tokens: Option<u64>,
-    temperature: Option<f32>,
-    top_p: Option<f32>,
-    top_k: Option<i64>,
-    min_p: Option<f32>,
-    seed: Option<Number>,
     stop: Option<OneOrMore<String>>,
-    presence_penalty: Option<f32>,
-    frequency_penalty: Option<f32>,
-    repetition_penalty: Option<f32>,
-    logit_bias: Option<BTreeMap<String, f32>>,
-    n: Option<u64>,
-    best_of: Option<u64>,
+    logit_bias: Option<BTreeMap<String, Value>>,
+    return_tokens_as_token_ids: Option<bool>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     drafter: Option<String>,
@@ -80,9 +71,7 @@ impl<T> From<OneOrMore<T>> for Vec<T> {
 #[derive(Debug, Deserialize)]
 struct ChatBody {
     messages: Vec<MessageBody>,
-    max_completion_tokens: Option<u64>,
     logprobs: Option<bool>,
-    top_logprobs: Option<u32>,
     functions: Option<Vec<Value>>,
     response_format: Option<ResponseFormat>,
     chat_template_kwargs: Option<Variables>,
@@ -91,31 +80,8 @@ struct ChatBody {
 }
 
 #[derive(Debug, Deserialize)]
-struct MessageBody {
-    role: String,
-    content: Option<Content>,
-    prefix: Option<bool>,
-    tool_calls: Option<Vec<CallBody>>,
-    tool_call_id: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a content that is neither a text nor a list of parts")]
-enum Content {
-    Text(String),
-    Parts(Vec<Part>),
-}
-
-#[derive(Debug, Deserialize)]
-struct Part {
-    r#type: String,
-    text: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
 struct CompletionBody {
     prompt: PromptBody,
-    logprobs: Option<u32>,
     echo: Option<bool>,
     suffix: Option<String>,
     response_format: Option<ResponseFormat>,
@@ -135,9 +101,12 @@ enum PromptBody {
 pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) model: Option<String>,
+    /// Its name, which the service still has to know.
     pub(super) drafter: String,
     pub(super) choices: Choices,
     pub(super) delivery: Delivery,
+    /// How log-probabilities name tokens.
+    pub(super) token_names: TokenNames,
     /// What the answer may call.
     pub(super) tools: Option<Tools>,
     /// What a response of `/v1/responses` repeats of its request.
@@ -164,12 +133,11 @@ pub(super) struct Defaults<'a> {
 /// Parses a body of `/v1/chat/completions`.
 pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
+    let numbers = parse::<Sent>(body)?.read(Endpoint::Chat)?;
     foreign::refuse(body)?;
     let ChatBody {
         messages,
-        max_completion_tokens,
         logprobs,
-        top_logprobs,
         functions,
         response_format,
         chat_template_kwargs,
@@ -182,7 +150,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     let tools = parse::<ToolsBody>(body)?.asked()?;
     let constraint = response_format.and_then(ResponseFormat::into_constraint);
     if tools.is_some()
-        && (terms.n.is_some_and(|n| n > 1)
+        && (numbers.integer(&numbers::N) != Some(1)
             || terms.stream_options.as_ref().is_some_and(|options| options.include_steps == Some(true)))
     {
         let what = "expected one answer beside `tools` that may be called, without `include_steps`";
@@ -196,12 +164,15 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         return Err(Refused::field("messages", "expected at least one message, found none"));
     }
     let continues = prefill::is_asked(
-        messages.iter().map(|message| message.prefix == Some(true)),
+        messages.iter().map(MessageBody::is_prefix),
         continue_final_message,
         add_generation_prompt,
     )?;
-    let messages = messages.into_iter().map(message).collect::<Result<_, _>>()?;
-    let log_probs = match (logprobs.unwrap_or(false), top_logprobs) {
+    let message = |(place, message): (usize, MessageBody)| {
+        message.read().map_err(|what| Refused::field(format!("messages[{place}]"), what))
+    };
+    let messages = messages.into_iter().enumerate().map(message).collect::<Result<_, _>>()?;
+    let log_probs = match (logprobs.unwrap_or(false), numbers.integer(&numbers::TOP_LOG_PROBS)) {
         (true, most) => Some(most.unwrap_or(0)),
         (false, None | Some(0)) => None,
         (false, Some(_)) => {
@@ -212,7 +183,6 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     if tools.is_some() && log_probs.is_some() {
         return Err(Refused::field("logprobs", "expected none beside `tools`, found some; leave one out"));
     }
-    let max_tokens = max_completion_tokens.or(terms.max_tokens);
     let conversation = Conversation {
         variables: chat_template_kwargs.unwrap_or_default(),
         tools: tools.as_ref().map(|tools| tools.definitions.clone()).unwrap_or_default(),
@@ -222,8 +192,13 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
             (false, Some(false)) => Conversation::new(messages, GenerationPrompt::Omit),
         }
     };
-    let max_tokens = (max_tokens, defaults.limits.output_tokens);
-    let mut asked = terms.asked(Prompt::Chat(conversation), log_probs, max_tokens, defaults)?;
+    let most = output_tokens(&numbers, defaults.limits.output_tokens, defaults)?;
+    let request = Request {
+        log_probs: log_probs.map(count),
+        max_tokens: most,
+        ..Request::new(Prompt::Chat(conversation))
+    };
+    let mut asked = terms.asked(request, &numbers, defaults)?;
     asked.request.constraint = constraint;
     Ok(Asked { tools, ..asked })
 }
@@ -231,10 +206,12 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
 /// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let terms: Terms = parse(body)?;
+    let numbers = parse::<Sent>(body)?.read(Endpoint::Completions)?;
     foreign::refuse(body)?;
-    let CompletionBody { prompt, logprobs, echo, suffix, response_format } = parse(body)?;
+    let CompletionBody { prompt, echo, suffix, response_format } = parse(body)?;
+    let log_probs = numbers.integer(&numbers::LOG_PROBS);
     let echoes = echo == Some(true);
-    if echoes && logprobs.is_some() {
+    if echoes && log_probs.is_some() {
         let what = "log-probabilities of a prompt are not given; leave `logprobs` out";
         return Err(Refused::field("echo", what));
     }
@@ -246,8 +223,9 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     };
     let further = prompts.split_off(1);
     let prompt = prompts.remove(0);
-    let max_tokens = terms.max_tokens;
-    let mut asked = terms.asked(prompt, logprobs, (max_tokens, COMPLETION_TOKENS), defaults)?;
+    let most = output_tokens(&numbers, COMPLETION_TOKENS, defaults)?;
+    let request = Request { log_probs: log_probs.map(count), max_tokens: most, ..Request::new(prompt) };
+    let mut asked = terms.asked(request, &numbers, defaults)?;
     asked.request.constraint = response_format.and_then(ResponseFormat::into_constraint);
     Ok(Asked { choices: asked.choices.with(further, echoes, suffix)?, ..asked })
 }
@@ -271,51 +249,20 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused
     Ok(parsed)
 }
 
-fn message(body: MessageBody) -> Result<Message, Refused> {
-    let MessageBody { role, content, prefix: _, tool_calls, tool_call_id } = body;
-    let refused = |what: String| Refused::field("messages", what);
-    let role = match role.as_str() {
-        // OpenAI's newer name for `system`.
-        "developer" => Role::System,
-        name => name.parse::<Role>().map_err(|error| refused(error.to_string()))?,
-    };
-    let content = match content {
-        Some(Content::Text(text)) => text,
-        Some(Content::Parts(parts)) => {
-            let text = |Part { r#type, text }| match (r#type.as_str(), text) {
-                ("text", Some(text)) => Ok(text),
-                (other, _) => Err(refused(format!("expected parts of type text, found {other:?}"))),
-            };
-            parts.into_iter().map(text).collect::<Result<String, _>>()?
-        }
-        None if tool_calls.as_ref().is_some_and(|calls| !calls.is_empty()) => String::new(),
-        None => return Err(refused("expected a message to have content, found none".to_owned())),
-    };
-    with_calls(Message::new(role, content), tool_calls.unwrap_or_default(), tool_call_id)
+/// A number of the table that counts.
+fn count(number: i128) -> usize {
+    usize::try_from(number).expect("its range is one of counts")
 }
 
 impl Terms {
-    /// `max_tokens` is the request's limit and the default for requests without one.
-    fn asked(
-        self,
-        prompt: Prompt,
-        log_probs: Option<u32>,
-        max_tokens: (Option<u64>, usize),
-        defaults: &Defaults<'_>,
-    ) -> Result<Asked, Refused> {
-        if let Some(found) = log_probs.filter(|most| *most > MOST_LOG_PROBS) {
-            let what =
-                format!("expected at most {MOST_LOG_PROBS} log-probabilities of a token, found {found}");
-            return Err(Refused::field("logprobs", what));
-        }
+    /// The request with its sampling and stop strings.
+    fn asked(self, request: Request, numbers: &Numbers, defaults: &Defaults<'_>) -> Result<Asked, Refused> {
         let request = Request {
-            max_tokens: output_tokens(max_tokens, defaults)?,
-            sampling: self.sampling()?,
-            adjustment: self.adjustment()?,
+            sampling: sampling(numbers)?,
+            adjustment: self.adjustment(numbers)?,
             stop: stops(self.stop)?,
-            log_probs: log_probs.map(|most| most as usize),
             cancel: CancelHandle::new(),
-            ..Request::new(prompt)
+            ..request
         };
         let delivery = match (self.stream.unwrap_or(false), self.stream_options) {
             (true, Some(StreamOptions { include_usage, include_steps })) => Delivery::Stream {
@@ -326,87 +273,64 @@ impl Terms {
             (false, _) => Delivery::Whole,
         };
         let drafter = self.drafter.unwrap_or_else(|| defaults.drafter.to_owned());
-        known_drafter(&drafter)?;
-        let choices = Choices::new(self.n, self.best_of)?;
-        Ok(Asked { request, model: self.model, drafter, choices, delivery, tools: None, response: None })
+        let choices = Choices::new(numbers)?;
+        let token_names = match self.return_tokens_as_token_ids {
+            Some(true) => TokenNames::Ids,
+            Some(false) | None => TokenNames::Texts,
+        };
+        let model = self.model;
+        Ok(Asked { request, model, drafter, choices, delivery, token_names, tools: None, response: None })
     }
 
-    fn sampling(&self) -> Result<Sampling, Refused> {
-        let top_k = match self.top_k.unwrap_or(0) {
-            // vLLM's way to keep all.
-            -1 => 0,
-            k => u32::try_from(k).map_err(|_| {
-                Refused::field("top_k", format!("expected -1 or a number from 0 on, found {k}"))
-            })?,
-        };
-        let seed = match &self.seed {
-            None => RandomState::new().hash_one(()),
-            // OpenAI accepts negative seeds.
-            Some(seed) => seed.as_u64().or(seed.as_i64().map(i64::cast_unsigned)).ok_or_else(|| {
-                Refused::field("seed", format!("expected an integer of 64 bits, found {seed}"))
-            })?,
-        };
-        let sampling = Sampling {
-            temperature: self.temperature.unwrap_or(1.0),
-            top_k,
-            top_p: self.top_p.unwrap_or(1.0),
-            min_p: self.min_p.unwrap_or(0.0),
-            seed,
-        };
-        sampling.validate().map_err(|error| Refused::request(error.to_string()))?;
-        Ok(sampling)
-    }
-
-    fn adjustment(&self) -> Result<Adjustment, Refused> {
-        let within = |field: &'static str, number: Option<f32>, most: f32| match number.unwrap_or(0.0) {
-            number if number.abs() <= most => Ok(number),
-            found => {
-                Err(Refused::field(field, format!("expected a number from -{most} to {most}, found {found}")))
-            }
-        };
+    fn adjustment(&self, numbers: &Numbers) -> Result<Adjustment, Refused> {
         let mut bias = Vec::new();
         for (token, added) in self.logit_bias.iter().flatten() {
             let id = token
                 .parse()
                 .map_err(|_| Refused::field("logit_bias", format!("expected token ids, found {token:?}")))?;
-            bias.push((id, within("logit_bias", Some(*added), 100.0)?));
+            bias.push((id, numbers::decimal(&Parameter::LOGIT_BIAS, added)?));
         }
         Ok(Adjustment {
             bias,
-            repetition: self.repetition_penalty.unwrap_or(1.0),
-            frequency: within("frequency_penalty", self.frequency_penalty, 2.0)?,
-            presence: within("presence_penalty", self.presence_penalty, 2.0)?,
+            repetition: numbers.decimal(&numbers::REPETITION_PENALTY),
+            frequency: numbers.decimal(&numbers::FREQUENCY_PENALTY),
+            presence: numbers.decimal(&numbers::PRESENCE_PENALTY),
         })
     }
 }
 
-/// Refuses names that no drafter has. Whether the plan measured the drafter is checked when the request begins.
-fn known_drafter(name: &str) -> Result<(), Refused> {
-    let names = yggc::plan::DrafterKind::NAMES;
-    if name == PLANNED || names.contains(&name) || name.starts_with("layer_skip_v") {
-        return Ok(());
-    }
-    let what = format!("expected {PLANNED} or one of {}, found {name:?}", names.join(", "));
-    Err(Refused::field("drafter", what))
+fn sampling(numbers: &Numbers) -> Result<Sampling, Refused> {
+    let seed = match numbers.integer(&numbers::SEED) {
+        None => RandomState::new().hash_one(()),
+        // OpenAI accepts negative seeds.
+        Some(seed) => seed as u64,
+    };
+    let sampling = Sampling {
+        temperature: numbers.decimal(&numbers::TEMPERATURE),
+        // Below 0 is vLLM's way to keep all.
+        top_k: numbers.integer(&numbers::TOP_K).and_then(|k| u32::try_from(k).ok()).unwrap_or(0),
+        // Of any probability above 0, the most probable token alone has enough where it has the least that there is.
+        top_p: numbers.decimal(&numbers::TOP_P).max(f32::MIN_POSITIVE),
+        min_p: numbers.decimal(&numbers::MIN_P),
+        seed,
+    };
+    sampling.validate().map_err(|error| Refused::request(error.to_string()))?;
+    Ok(sampling)
 }
 
-fn output_tokens(
-    (asked, otherwise): (Option<u64>, usize),
-    defaults: &Defaults<'_>,
-) -> Result<usize, Refused> {
-    let most = defaults.limits.output_tokens.min(defaults.context);
+/// Most tokens of the answer; `otherwise` where the request does not say.
+fn output_tokens(numbers: &Numbers, otherwise: usize, defaults: &Defaults<'_>) -> Result<usize, Refused> {
+    let fields = [&numbers::MAX_COMPLETION_TOKENS, &numbers::MAX_TOKENS];
+    let asked = fields.into_iter().find_map(|field| Some((field, numbers.integer(field)?)));
+    let most = defaults.limits.output_tokens;
     match asked {
-        None => Ok(otherwise.min(most)),
-        Some(0) => Err(Refused::field("max_tokens", "expected at least 1, found 0")),
+        None => Ok(otherwise.min(most).min(defaults.context)),
         // More than the context holds is no error: the context ends the answer.
-        Some(asked) => match usize::try_from(asked).unwrap_or(usize::MAX) {
-            asked if asked > defaults.limits.output_tokens => {
-                let most = defaults.limits.output_tokens;
-                let what = format!("expected at most {most} tokens of output, found {asked}; ask for fewer");
-                Err(Refused::field("max_tokens", what))
-            }
-            asked => Ok(asked),
-        },
+        Some((_, asked)) if asked <= most as i128 => Ok(count(asked)),
+        Some((field, asked)) => {
+            let what = format!("expected at most {most} tokens of output, found {asked}; ask for fewer");
+            Err(Refused::field(field.name(), what))
+        }
     }
 }
 
@@ -427,6 +351,7 @@ fn stops(stop: Option<OneOrMore<String>>) -> Result<Vec<String>, Refused> {
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
+    use yggc::engine::{Message, Role};
 
     use super::*;
     use crate::serve::check::DEFAULTS;
@@ -480,7 +405,7 @@ mod tests {
         for (body, field) in [
             (json!({"messages": [], "temperature": "hot"}), "temperature"),
             (json!({"messages": [{"role": 3}]}), "messages[0].role"),
-            (json!({"messages": [], "logit_bias": {"1": "x"}}), "logit_bias"),
+            (json!({"messages": [{"role": "user", "content": "x"}], "logit_bias": {"1": "x"}}), "logit_bias"),
             (json!({"messages": [], "chat_template_kwargs": {"messages": []}}), "chat_template_kwargs"),
         ] {
             let refused = chat(body.to_string().as_bytes(), &DEFAULTS).unwrap_err();
@@ -513,7 +438,7 @@ mod tests {
                       top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
                       stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice function name \
                       arguments parameters tool_calls tool_call_id response_format schema echo suffix prefix \
-                      include_steps continue_final_message 7";
+                      include_steps continue_final_message return_tokens_as_token_ids refusal reasoning_content 7";
         prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

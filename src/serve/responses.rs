@@ -1,14 +1,18 @@
 //! Requests of `/v1/responses`, translated into those of `/v1/chat/completions`: the same conversation, constraint and tools by the other
 //! names. What the endpoint has beside them needs stored responses or tools of the server, of which there are none.
 
-use serde::Deserialize;
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, SeqAccess, Visitor},
+};
 use serde_json::{Value, json};
 use yggc::engine::Json;
 
 use super::{
     answers::Refused,
     requests::{self, Asked, Defaults, parse},
-    structured::json_text,
 };
 
 /// Fields of the chat, by what this endpoint has for them.
@@ -37,7 +41,7 @@ const NAMES: [(&str, &str); 4] = [
 struct ResponsesBody {
     input: InputBody,
     instructions: Option<String>,
-    max_output_tokens: Option<u64>,
+    max_output_tokens: Option<Json>,
     text: Option<TextBody>,
     tools: Option<Vec<Json>>,
     tool_choice: Option<ChoiceBody>,
@@ -64,11 +68,37 @@ struct EchoBody {
     user: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "an input that is neither a text nor a list of items")]
+#[derive(Debug)]
 enum InputBody {
     Text(String),
     Items(Vec<ItemBody>),
+}
+
+impl<'de> Deserialize<'de> for InputBody {
+    /// Read from the text itself, as JSON in it wants: serde's own choice among forms reads it through another.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrItems;
+        impl<'de> Visitor<'de> for TextOrItems {
+            type Value = InputBody;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of items")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<InputBody, E> {
+                Ok(InputBody::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<InputBody, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(InputBody::Items(all))
+            }
+        }
+        deserializer.deserialize_any(TextOrItems)
+    }
 }
 
 /// An item of any type.
@@ -79,7 +109,7 @@ struct ItemBody {
     content: Option<ContentBody>,
     call_id: Option<String>,
     name: Option<String>,
-    arguments: Option<String>,
+    arguments: Option<Json>,
     output: Option<ContentBody>,
 }
 
@@ -94,6 +124,7 @@ enum ContentBody {
 struct PartBody {
     r#type: String,
     text: Option<String>,
+    refusal: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,7 +154,7 @@ pub(super) fn asked(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refus
     let mut chat = vec![("messages".to_owned(), Json::Array(messages(input, instructions)?))];
     let mut put = |name: &str, value: Json| chat.push((name.to_owned(), value));
     if let Some(most) = max_output_tokens {
-        put("max_completion_tokens", Json::Number(most.into()));
+        put("max_completion_tokens", most);
     }
     if let Some(format) = text.and_then(|text| text.format) {
         put("response_format", response_format(format));
@@ -153,8 +184,17 @@ pub(super) fn asked(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refus
     chat.extend(
         fields.into_iter().filter(|(name, value)| !read_here.contains(&&**name) && *value != Json::Null),
     );
-    let chat = json_text(&Json::Object(chat));
-    Ok(Asked { response: Some(head(body)?), ..requests::chat(chat.as_bytes(), defaults)? })
+    let chat = Json::Object(chat).to_string();
+    // Items and messages are not numbered alike.
+    let asked =
+        requests::chat(chat.as_bytes(), defaults).map_err(|refused| refused.without_place("messages"))?;
+    Ok(Asked { response: Some(head(body)?), ..asked })
+}
+
+/// Whether a field is the chat's alone.
+#[cfg(test)]
+pub(super) fn is_of_chat(name: &str) -> bool {
+    OF_CHAT.iter().any(|(known, _)| *known == name)
 }
 
 /// A refusal by the names of this endpoint.
@@ -248,13 +288,18 @@ fn add(item: ItemBody, messages: &mut Vec<Message>) -> Result<(), String> {
     let lacks = |field: &str| format!("expected `{field}`, found none");
     match r#type.as_deref().unwrap_or("message") {
         "message" => {
-            let content = text(content.ok_or_else(|| lacks("content"))?)?;
-            messages.push(said(role.ok_or_else(|| lacks("role"))?, content));
+            let role = role.ok_or_else(|| lacks("role"))?;
+            // An answer of nothing, as in a chat.
+            let content = match content {
+                None if role == "assistant" => String::new(),
+                content => text(content.ok_or_else(|| lacks("content"))?)?,
+            };
+            messages.push(said(role, content));
         }
         "function_call" => {
             let function = object([
                 ("name", string(name.ok_or_else(|| lacks("name"))?)),
-                ("arguments", string(arguments.ok_or_else(|| lacks("arguments"))?)),
+                ("arguments", arguments.unwrap_or(Json::Null)),
             ]);
             let id = string(call_id.ok_or_else(|| lacks("call_id"))?);
             let call = object([("id", id), ("type", string("function")), ("function", function)]);
@@ -286,9 +331,13 @@ fn text(content: ContentBody) -> Result<String, String> {
         ContentBody::Text(text) => Ok(text),
         ContentBody::Parts(parts) => parts
             .into_iter()
-            .map(|PartBody { r#type, text }| match (r#type.as_str(), text) {
-                ("input_text" | "output_text" | "text", Some(text)) => Ok(text),
-                (other, _) => {
+            .map(|PartBody { r#type, text, refusal }| match (r#type.as_str(), text, refusal) {
+                ("input_text" | "output_text" | "text", Some(text), _) => Ok(text),
+                ("refusal", _, Some(refusal)) => Ok(refusal),
+                ("input_text" | "output_text" | "text", None, _) => {
+                    Err(format!("expected `text` in a part of type {type}, found none"))
+                }
+                (other, ..) => {
                     Err(format!("expected parts of type input_text or output_text, found {other:?}"))
                 }
             })
@@ -321,7 +370,7 @@ fn tool(tool: Json) -> Result<Json, Refused> {
         Some((_, Json::String(kind))) if kind == "function" => {
             Ok(object([("type", string("function")), ("function", Json::Object(function))]))
         }
-        Some((_, found)) => refused(&json_text(found)),
+        Some((_, found)) => refused(&found.to_string()),
         None => refused("one without a type"),
     }
 }

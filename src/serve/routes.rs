@@ -11,7 +11,7 @@ use std::{
 use axum::{
     Json, Router,
     body::Body,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
@@ -19,20 +19,22 @@ use axum::{
 };
 use serde_json::json;
 use tokio::{
-    sync::mpsc::unbounded_channel,
+    sync::{Semaphore, mpsc::unbounded_channel},
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout_at},
 };
-use yggc::engine::{self, Event, FinishReason, Loaded};
+use yggc::engine::{self, CancelHandle, Event, FinishReason, Loaded, Options};
 
 use super::{
     about,
-    answers::{Endpoint, Frame, Noted, Refused, Usage},
+    answers::{self, Endpoint, Frame, Refused, Usage},
     body,
     choices::Encoded,
+    compiling,
     ending::Ending,
     events::{self, Answering},
     guests,
+    log_probs::Offsets,
     metrics::{self, Metrics},
     queue::{Job, Queue, Refusal, Sent},
     requests::{self, Asked, Defaults, Delivery},
@@ -43,18 +45,23 @@ use super::{
     structured, tokens,
     tool_calls::CallsOfAnswer,
     tools::CallFormat,
+    worker::{NONE, PLANNED},
 };
 
 /// State that all handlers share.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) loaded: Arc<Loaded>,
+    /// How engines are opened, and with which plan.
+    pub(super) options: Arc<Options>,
     /// Tokens of prompt and answer together.
     pub(super) context: usize,
     pub(super) settings: Settings,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spans: Spans,
+    /// Places of constraints that are compiled.
+    pub(super) compiling: Arc<Semaphore>,
 }
 
 /// Routes of the service.
@@ -109,7 +116,7 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     let arrived = Instant::now();
     let mut ending = Ending::new(Arc::clone(service), endpoint, headers, arrived);
     let deadline = arrived + service.settings.limits.deadline;
-    let asked = match asked(service, endpoint, headers, body, deadline).await {
+    let asked = match asked(service, endpoint, headers, body, (deadline, ending.cancel())).await {
         Ok(asked) => asked,
         Err(refused) => {
             ending.end(refused.status);
@@ -125,15 +132,16 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     }
 }
 
-/// Authorises, reads and parses a request, and encodes its prompts, which fit the limits.
+/// Authorises, reads and parses a request, encodes its prompts, which fit the limits, and compiles its constraint.
 async fn asked(
     service: &Arc<Service>,
     endpoint: Endpoint,
     headers: &HeaderMap,
     body: Body,
-    deadline: Instant,
+    (deadline, cancel): (Instant, CancelHandle),
 ) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
-    let Service { loaded, context, settings, queue, metrics, spans: _ } = &**service;
+    let Service { loaded, options: _, context, settings, queue, metrics, spans: _, compiling: _ } =
+        &**service;
     authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
@@ -146,18 +154,24 @@ async fn asked(
         body = body::read(headers, body, limits.body_bytes, deadline) => body?,
         () = queue.closed() => return Err(drained()),
     };
+    let turn = tokio::select! {
+        turn = timeout_at(deadline, body::turn(body.len())) => turn.map_err(|_| late())?,
+        () = queue.closed() => return Err(drained()),
+    };
     let (loaded, context) = (Arc::clone(loaded), *context);
-    let service = Arc::clone(service);
+    let preparing = Arc::clone(service);
     // Encoding a long text would block the reactor.
     let encoded = spawn_blocking(move || {
-        let Settings { drafter, limits, .. } = &service.settings;
+        let _turn = turn;
+        let Settings { drafter, limits, .. } = &preparing.settings;
         let defaults = Defaults { drafter, limits, context };
         let mut asked = match endpoint {
             Endpoint::Chat => requests::chat(&body, &defaults),
             Endpoint::Completions => requests::completion(&body, &defaults),
             Endpoint::Responses => responses::asked(&body, &defaults),
         }?;
-        check_model(&service.settings, asked.model.as_deref())?;
+        check_model(&preparing.settings, asked.model.as_deref())?;
+        check_drafter(&preparing.options, &asked.drafter)?;
         let calls = structured::prepare(&mut asked, &loaded)?;
         let field = match endpoint {
             Endpoint::Chat | Endpoint::Responses => "messages",
@@ -166,11 +180,15 @@ async fn asked(
         let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
         Ok((asked, calls, encoded))
     });
-    let encoded = encoded.await.map_err(|_| not_encoded())?;
-    encoded.map_err(|refused: Refused| match endpoint {
+    let renamed = |refused: Refused| match endpoint {
         Endpoint::Chat | Endpoint::Completions => refused,
         Endpoint::Responses => responses::renamed(refused),
-    })
+    };
+    let encoded = encoded.await.map_err(|_| not_encoded())?;
+    let (asked, calls, mut encoded) = encoded.map_err(renamed)?;
+    let field = if calls.is_some() { "tools" } else { "response_format" };
+    compiling::compile(service, &mut encoded.requests, field, cancel, deadline).await.map_err(renamed)?;
+    Ok((asked, calls, encoded))
 }
 
 /// Response to a text on which the tokenizer failed.
@@ -187,7 +205,7 @@ async fn begin(
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { request, drafter, delivery, response, .. } = asked;
+    let Asked { request, drafter, delivery, token_names, tools, response, .. } = asked;
     let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
@@ -196,6 +214,7 @@ async fn begin(
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let frame = Frame::new(endpoint, &service.settings.model_name, created, number);
+    let frame = Frame { token_names, ..frame };
     let span = ending.span();
     span.asked(&frame, &requests, prompt_tokens);
     let (sender, events) = unbounded_channel();
@@ -225,7 +244,8 @@ async fn begin(
         echoes,
         each,
         reports_log_probs,
-        calls: calls.map(CallsOfAnswer::new),
+        offsets: Offsets::default(),
+        calls: calls.zip(tools).map(|(format, tools)| CallsOfAnswer::new(format, &tools)),
         events,
         deadline: Box::pin(sleep_until(deadline)),
         ending,
@@ -271,7 +291,7 @@ async fn whole(
                     Some(calls) => calls.push(id, &piece, answering.loaded.tokenizer()),
                     None => text.push_str(&piece),
                 }
-                noted.extend(log_probs.map(|log_probs| Noted { id, log_probs }));
+                noted.extend(answering.note(id, log_probs));
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => {
                 return Err((drained(), answering.ending));
@@ -337,10 +357,14 @@ async fn models(State(service): State<Arc<Service>>, headers: HeaderMap) -> Resu
 
 async fn model(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     authorise(&service.settings, &headers)?;
+    let Ok(Path(name)) = name else {
+        let what = "the model's name is not UTF-8; see /v1/models for the one that is served";
+        return Err(Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found"));
+    };
     check_model(&service.settings, Some(&name))?;
     Ok(Json(described(&service)).into_response())
 }
@@ -396,6 +420,20 @@ pub(super) fn check_model(settings: &Settings, asked: Option<&str>) -> Result<()
             Err(Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found"))
         }
     }
+}
+
+/// Refuses a drafter that this service cannot draft with.
+fn check_drafter(options: &Options, asked: &str) -> Result<(), Refused> {
+    if asked == PLANNED || asked == NONE {
+        return Ok(());
+    }
+    let refused = |error: engine::Error| {
+        Refused::field(
+            "drafter",
+            format!("{}; `{PLANNED}` is the plan's own choice", answers::message(&error)),
+        )
+    };
+    options.check_drafter(asked).map_err(refused)
 }
 
 /// Seconds since 1970, for the `created` field.

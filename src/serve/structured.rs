@@ -7,17 +7,14 @@ use super::{answers::Refused, requests::Asked, told_tools, tools::CallFormat};
 
 /// `response_format` of a request.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(try_from = "FormatBody")]
 pub(super) enum ResponseFormat {
     /// Anything.
     Text,
     /// Any JSON object.
     JsonObject,
     /// JSON that fits a schema.
-    JsonSchema {
-        /// The schema with its name.
-        json_schema: NamedSchema,
-    },
+    JsonSchema(NamedSchema),
     /// A text of a grammar, as OpenAI writes one of a custom tool.
     Grammar {
         /// Its language.
@@ -25,6 +22,42 @@ pub(super) enum ResponseFormat {
         /// Its text.
         definition: String,
     },
+}
+
+/// `response_format` as it is sent. Its type is a field like the others: serde's own choice by a type would read numbers as floats.
+#[derive(Debug, Deserialize)]
+struct FormatBody {
+    r#type: FormatKind,
+    json_schema: Option<NamedSchema>,
+    syntax: Option<Syntax>,
+    definition: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FormatKind {
+    Text,
+    JsonObject,
+    JsonSchema,
+    Grammar,
+}
+
+impl TryFrom<FormatBody> for ResponseFormat {
+    type Error = String;
+
+    fn try_from(body: FormatBody) -> Result<Self, String> {
+        let FormatBody { r#type, json_schema, syntax, definition } = body;
+        let missing = |name: &str| format!("missing field `{name}`");
+        Ok(match r#type {
+            FormatKind::Text => Self::Text,
+            FormatKind::JsonObject => Self::JsonObject,
+            FormatKind::JsonSchema => Self::JsonSchema(json_schema.ok_or_else(|| missing("json_schema"))?),
+            FormatKind::Grammar => Self::Grammar {
+                syntax: syntax.ok_or_else(|| missing("syntax"))?,
+                definition: definition.ok_or_else(|| missing("definition"))?,
+            },
+        })
+    }
 }
 
 /// A schema; its name and `strict` are ignored: it is always kept.
@@ -47,35 +80,19 @@ impl ResponseFormat {
         match self {
             Self::Text => None,
             Self::JsonObject => Some(Constraint::JsonObject),
-            Self::JsonSchema { json_schema: NamedSchema { schema } } => {
-                Some(Constraint::JsonSchema(json_text(&schema)))
-            }
+            Self::JsonSchema(NamedSchema { schema }) => Some(Constraint::JsonSchema(schema.to_string())),
             Self::Grammar { syntax: Syntax::Lark, definition } => Some(Constraint::Lark(definition)),
             Self::Grammar { syntax: Syntax::Regex, definition } => Some(Constraint::Regex(definition)),
         }
     }
 }
 
-/// A value as JSON, its objects in order.
-pub(super) fn json_text(value: &Json) -> String {
-    serde_json::to_string(value).expect("JSON can be written")
-}
-
-/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and refuses a constraint that cannot be kept before the request
-/// waits. Takes a while: nothing for the reactor.
+/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and makes their constraint. Takes a
+/// while: nothing for the reactor.
 pub(super) fn prepare(asked: &mut Asked, loaded: &Loaded) -> Result<Option<CallFormat>, Refused> {
     told_tools::lay_out(&mut asked.request.prompt, loaded)?;
-    let calls = match &asked.tools {
-        None => None,
-        Some(tools) => {
-            let format = CallFormat::of_model(loaded)?;
-            asked.request.constraint = tools.constraint(format, loaded.tokenizer());
-            Some(format)
-        }
-    };
-    if let Some(constraint) = &asked.request.constraint {
-        let field = if calls.is_some() { "tools" } else { "response_format" };
-        loaded.matcher(constraint).map_err(|error| Refused::field(field, error))?;
-    }
-    Ok(calls)
+    let Some(tools) = &asked.tools else { return Ok(None) };
+    let format = CallFormat::of_model(loaded)?;
+    asked.request.constraint = tools.constraint(format, loaded.tokenizer());
+    Ok(Some(format))
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use axum::{Json, Router, body::Body, extract::State, http::HeaderMap, routing::post};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{task::spawn_blocking, time::Instant};
-use yggc::{
-    engine::{Loaded, Special},
-    text::Tokenizer,
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
 };
+use yggc::{engine::Special, text::Tokenizer};
 
 use super::{
     answers::Refused,
-    body,
+    body, messages,
     requests::{self, Defaults},
     routes::{self, Service},
     told_tools,
@@ -80,8 +80,14 @@ async fn answered(
 ) -> Result<Json<Value>, Refused> {
     routes::authorise(&service.settings, headers)?;
     let limits = &service.settings.limits;
-    let body = body::read(headers, body, limits.body_bytes, Instant::now() + limits.deadline).await?;
-    let answered = spawn_blocking(move || answer(&service, &body)).await;
+    let deadline = Instant::now() + limits.deadline;
+    let body = body::read(headers, body, limits.body_bytes, deadline).await?;
+    let turn = timeout_at(deadline, body::turn(body.len())).await.map_err(|_| routes::late())?;
+    let answered = spawn_blocking(move || {
+        let _turn = turn;
+        answer(&service, &body)
+    });
+    let answered = answered.await;
     answered.unwrap_or_else(|_| Err(routes::not_encoded())).map(Json)
 }
 
@@ -98,7 +104,7 @@ fn ids(service: &Service, body: &[u8], parsed: &TokenizeBody) -> Result<Vec<u32>
                 Defaults { drafter: &settings.drafter, limits: &settings.limits, context: *context };
             let mut prompt = requests::chat(body, &defaults)?.request.prompt;
             told_tools::lay_out(&mut prompt, loaded)?;
-            Ok(prompt.token_ids(loaded as &Loaded)?)
+            messages::token_ids(&prompt, loaded)
         }
         (Some(_), Some(_)) => {
             Err(Refused::field("messages", "expected either these or a prompt, found both"))

@@ -3,7 +3,7 @@
 
 use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
 
-use super::{answers::Refused, structured::json_text};
+use super::{answers::Refused, messages::member};
 
 /// How Mistral's templates refuse the ids of others.
 const WANTS_SHORT_IDS: &str = "id|length != 9";
@@ -99,24 +99,22 @@ fn rewrite(conversation: &mut Conversation) {
 
 /// A call as the model would have written it.
 fn call(call: &Json) -> String {
-    let member = |value: &Json, name: &str| match value {
-        Json::Object(entries) => {
-            entries.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
-        }
-        _ => None,
+    let function = member(call, "function");
+    let [name, arguments] =
+        ["name", "arguments"].map(|name| function.and_then(|function| member(function, name)));
+    let name = name.map_or_else(|| "null".to_owned(), Json::to_string);
+    let arguments = match arguments {
+        // What is no JSON stands as it was written.
+        Some(Json::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "{}".to_owned(),
     };
-    let function = member(call, "function").unwrap_or(Json::Null);
-    let [name, arguments] = ["name", "arguments"].map(|name| member(&function, name).unwrap_or(Json::Null));
-    format!(
-        "<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
-        json_text(&name),
-        json_text(&arguments)
-    )
+    format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
 
 /// Tells of the tools in the system's message, or where there is none in the user's first: not every template has a system.
 fn tell(tools: &[Json], messages: &mut Vec<Message>) {
-    let list: Vec<String> = tools.iter().map(json_text).collect();
+    let list: Vec<String> = tools.iter().map(Json::to_string).collect();
     let told = format!(
         "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as JSON:\n\
          <tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{}}}}\n</tool_call>",
@@ -151,7 +149,7 @@ mod tests {
     #[test]
     fn calls_and_results_become_text_and_results_of_one_turn_one_message() {
         let mut assistant = Message::new(Role::Assistant, "I look.");
-        let calls = r#"[{"id": "1", "function": {"name": "f", "arguments": {"b": 1, "a": 2}}}, {"function": {"name": "g", "arguments": {}}}]"#;
+        let calls = r#"[{"id": "1", "function": {"name": "f", "arguments": {"b": 1, "a": 2}}}, {"function": {"name": "g", "arguments": "{\"x\": [1"}}]"#;
         assistant.fields.push(("tool_calls".to_owned(), json(calls)));
         let said = laid_out(
             vec![
@@ -165,7 +163,7 @@ mod tests {
             Vec::new(),
         );
         let called = "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\":1,\"a\":2}}\n</tool_call>\n\
-                      <tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+                      <tool_call>\n{\"name\": \"g\", \"arguments\": {\"x\": [1}\n</tool_call>";
         let results = "<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>";
         let expected = [
             ("user", "q"),
@@ -202,7 +200,7 @@ mod tests {
         let Json::String(id) = &result.fields[0].1 else { panic!("{result:?}") };
         assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
         let expected = format!(r#"[{{"id":"{id}","x":"call_12_0"}},{{"id":"abcDEF123"}}]"#);
-        assert_eq!(json_text(&call.fields[0].1), expected);
+        assert_eq!(call.fields[0].1.to_string(), expected);
         assert_ne!(short_id("call_12_0"), short_id("call_12_1"));
     }
 

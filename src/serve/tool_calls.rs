@@ -1,12 +1,16 @@
 //! Tool calls in the text of an answer, read while it arrives.
 //!
 //! The law: however the text is cut, the pieces are the same but for how text and arguments are cut. What looks like a call and is
-//! none is text.
+//! none is text: that of a function which may not be called, and one whose arguments are no object. `null` and no arguments at all are the
+//! empty object.
 
 use serde_json::{Value, json};
 use yggc::{engine::FinishReason, text::Tokenizer};
 
-use super::{answers::Frame, tools::CallFormat};
+use super::{
+    answers::Frame,
+    tools::{CallFormat, Tools},
+};
 
 /// What became known of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,12 +38,16 @@ enum Piece {
 pub(super) struct CallsOfAnswer {
     format: CallFormat,
     reader: CallReader,
+    /// Calls beyond so many are left out, as `parallel_tool_calls` asks.
+    most: usize,
     pieces: Vec<Piece>,
 }
 
 impl CallsOfAnswer {
-    pub(super) fn new(format: CallFormat) -> Self {
-        Self { format, reader: CallReader::new(format), pieces: Vec::new() }
+    /// Of an answer that may call the functions of `tools`.
+    pub(super) fn new(format: CallFormat, tools: &Tools) -> Self {
+        let reader = CallReader::new(format, tools.names());
+        Self { format, reader, most: tools.most_calls(), pieces: Vec::new() }
     }
 
     /// The next token, and the text that is sure with it.
@@ -48,12 +56,22 @@ impl CallsOfAnswer {
         if let Some(mark) = self.format.mark_of(tokenizer, id) {
             self.reader.push(mark, &mut self.pieces);
         }
+        self.leave_out();
+    }
+
+    fn leave_out(&mut self) {
+        let most = self.most;
+        self.pieces.retain(|piece| match piece {
+            Piece::Text(_) => true,
+            Piece::Call { index, .. } | Piece::Arguments { index, .. } => *index < most,
+        });
     }
 
     /// The answer is over, with this last text.
     pub(super) fn end(&mut self, rest: &str) {
         self.reader.push(rest, &mut self.pieces);
         self.reader.finish(&mut self.pieces);
+        self.leave_out();
     }
 
     /// As [`end`](Self::end); the whole text outside the calls.
@@ -126,9 +144,13 @@ fn call_id(frame: &Frame, index: usize) -> String {
 #[derive(Debug)]
 struct CallReader {
     format: CallFormat,
+    /// Functions that may be called.
+    names: Vec<String>,
     place: Place,
     /// Text that is not decided yet.
     held: String,
+    /// What was read since the mark of a call, it and the space before it included, or behind the last call: text, if no call follows.
+    lead: String,
     calls: usize,
     has_text: bool,
 }
@@ -160,6 +182,8 @@ struct Call {
     name: Option<String>,
     /// Where the arguments begin, and where they end, if they have.
     arguments: Option<(usize, Option<usize>)>,
+    /// Whether it is a call of none of the functions, or its arguments are no object.
+    is_none: bool,
     /// Whether its beginning was told.
     is_told: bool,
     /// Bytes of it whose arguments were told.
@@ -167,13 +191,13 @@ struct Call {
 }
 
 impl CallReader {
-    fn new(format: CallFormat) -> Self {
+    fn new(format: CallFormat, names: Vec<String>) -> Self {
         let place = match format.marks().0 {
             Some(_) => Place::Text,
             // An answer of such a family is a call or a text from its first character on.
             None => Place::Between,
         };
-        Self { format, place, held: String::new(), calls: 0, has_text: false }
+        Self { format, names, place, held: String::new(), lead: String::new(), calls: 0, has_text: false }
     }
 
     /// Whether a call was told.
@@ -192,14 +216,18 @@ impl CallReader {
         let rest = std::mem::take(&mut self.held);
         match std::mem::replace(&mut self.place, Place::Text) {
             Place::Text => self.text(rest, out),
-            Place::Between if self.calls == 0 => self.text(rest, out),
+            Place::Between if self.calls == 0 || !self.lead.is_empty() => self.no_call(&rest, out),
             Place::Between => {}
             Place::Call(call) if call.is_told => self.calls += 1,
-            Place::Call(call) => {
-                let begin = self.format.marks().0.unwrap_or_default();
-                self.text(format!("{begin}{}", call.text), out);
-            }
+            Place::Call(call) => self.no_call(&call.text, out),
         }
+    }
+
+    /// What was read as a call up to here is none.
+    fn no_call(&mut self, rest: &str, out: &mut Vec<Piece>) {
+        self.place = Place::Text;
+        let text = std::mem::take(&mut self.lead) + rest;
+        self.text(text, out);
     }
 
     fn text(&mut self, text: String, out: &mut Vec<Piece>) {
@@ -224,8 +252,8 @@ impl CallReader {
                 };
                 if let Some(at) = self.held.find(begin) {
                     let rest = self.held.split_off(at + begin.len());
-                    let before = std::mem::replace(&mut self.held, rest);
-                    let before = before[..at].trim_end().to_owned();
+                    let mut before = std::mem::replace(&mut self.held, rest);
+                    self.lead = before.split_off(before[..at].trim_end().len());
                     self.text(before, out);
                     self.place = Place::Between;
                     return true;
@@ -243,47 +271,52 @@ impl CallReader {
             Place::Between => {
                 let rest = self.held.trim_start();
                 let skipped = self.held.len() - rest.len();
-                match rest.chars().next() {
-                    None => false,
+                let (read, is_over) = match rest.chars().next() {
+                    None => return false,
                     Some('{') => {
-                        self.held.drain(..skipped);
                         self.place = Place::Call(Call::default());
-                        true
+                        (skipped, false)
                     }
-                    Some('[' | ',') if self.format == CallFormat::Mistral => {
-                        self.held.drain(..=skipped);
-                        true
-                    }
-                    Some(_) if !end.is_empty() && rest.starts_with(end) => {
-                        self.held.drain(..skipped + end.len());
-                        self.place = Place::Text;
-                        true
-                    }
-                    Some(_) if !end.is_empty() && end.starts_with(rest) => false,
+                    Some('[' | ',') if self.format == CallFormat::Mistral => (skipped + 1, false),
+                    Some(_) if !end.is_empty() && rest.starts_with(end) => (skipped + end.len(), true),
+                    Some(_) if !end.is_empty() && end.starts_with(rest) => return false,
                     Some(_) => {
-                        if let (Some(begin), 0) = (begin, self.calls) {
-                            self.text(begin.to_owned(), out);
-                        }
-                        self.place = Place::Text;
-                        true
+                        self.no_call("", out);
+                        return true;
                     }
+                };
+                let read: String = self.held.drain(..read).collect();
+                // Behind a call that was told, what closes it and the space around it lay it out.
+                let is_layout = self.lead.is_empty() && (is_over || read.trim().is_empty());
+                if !is_layout {
+                    self.lead.push_str(&read);
                 }
+                if is_over {
+                    self.no_call("", out);
+                }
+                true
             }
             Place::Call(call) => {
-                let read = call.read(&self.held, self.format.arguments());
+                let read = call.read(&self.held, self.format.arguments(), &self.names);
                 self.held.drain(..read);
-                let is_over = call.depth == 0 && !call.text.is_empty();
+                if call.is_none {
+                    let text = std::mem::take(&mut call.text);
+                    self.no_call(&text, out);
+                    return true;
+                }
                 call.tell(self.calls, out);
-                if !is_over {
+                if call.is_told {
+                    self.lead.clear();
+                }
+                if !call.is_over() {
                     return false;
                 }
                 if call.is_told {
                     self.calls += 1;
                     self.place = Place::Between;
                 } else {
-                    let text = format!("{}{}", begin.unwrap_or_default(), call.text);
-                    self.place = Place::Text;
-                    self.text(text, out);
+                    let text = std::mem::take(&mut call.text);
+                    self.no_call(&text, out);
                 }
                 !self.held.is_empty()
             }
@@ -292,8 +325,8 @@ impl CallReader {
 }
 
 impl Call {
-    /// Reads until the call ends; the bytes that were read.
-    fn read(&mut self, held: &str, arguments: &str) -> usize {
+    /// Reads until the call ends, or shows that it is none; the bytes that were read.
+    fn read(&mut self, held: &str, arguments: &str, names: &[String]) -> usize {
         for (at, c) in held.char_indices() {
             let here = self.text.len();
             self.text.push(c);
@@ -305,8 +338,12 @@ impl Call {
                         self.in_string = false;
                         if self.depth == 1 {
                             self.last = serde_json::from_str(&self.text[self.string_at..]).ok();
-                            if self.key.as_deref() == Some("name") {
+                            if self.key.as_deref() == Some("name") && self.name.is_none() {
                                 self.name.clone_from(&self.last);
+                                self.is_none = self.name.as_ref().is_none_or(|name| !names.contains(name));
+                                if self.is_none {
+                                    return at + c.len_utf8();
+                                }
                             }
                         }
                     }
@@ -317,6 +354,10 @@ impl Call {
             let is_value = self.depth == 1 && self.key.as_deref() == Some(arguments);
             if is_value && self.arguments.is_none() && !c.is_whitespace() {
                 self.arguments = Some((here, None));
+                self.is_none = !matches!(c, '{' | 'n');
+                if self.is_none {
+                    return at + c.len_utf8();
+                }
             }
             match c {
                 '"' => {
@@ -342,15 +383,29 @@ impl Call {
         held.len()
     }
 
+    /// Whether all of it was read.
+    fn is_over(&self) -> bool {
+        self.depth == 0 && !self.text.is_empty()
+    }
+
     /// Tells what is sure of it.
     fn tell(&mut self, index: usize, out: &mut Vec<Piece>) {
         let Some(name) = &self.name else { return };
-        let is_over = self.depth == 0 && !self.text.is_empty();
-        let Some((begin, end)) = self.arguments.or(is_over.then_some((0, Some(0)))) else { return };
+        let (begin, end) = match self.arguments {
+            Some((begin, end)) if self.text[begin..].starts_with('{') => (begin, end),
+            // `null` is known by its end, and no arguments by that of the call.
+            Some((begin, Some(end))) if self.text[begin..end].trim_end() == "null" => (end, Some(end)),
+            None if self.is_over() => (0, Some(0)),
+            Some(_) | None => return,
+        };
         if !self.is_told {
             self.is_told = true;
             self.told = begin;
             out.push(Piece::Call { index, name: name.clone() });
+            if end == Some(begin) {
+                // Without arguments there are none to give.
+                out.push(Piece::Arguments { index, text: "{}".to_owned() });
+            }
         }
         let end = end.unwrap_or(self.text.len());
         let text = self.text[self.told..end.max(self.told)].trim_end();
@@ -359,99 +414,9 @@ impl Call {
             out.push(Piece::Arguments { index, text: text.to_owned() });
             self.told += text.len();
         }
-        if is_over && end == begin {
-            // Without arguments there are none to give.
-            out.push(Piece::Arguments { index, text: "{}".to_owned() });
-        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Text, and calls with their arguments, of an answer cut into parts of `len` bytes.
-    fn read(format: CallFormat, text: &str, len: usize) -> (String, Vec<(String, String)>) {
-        let mut reader = CallReader::new(format);
-        let mut pieces = Vec::new();
-        for part in text.as_bytes().chunks(len) {
-            reader.push(std::str::from_utf8(part).unwrap(), &mut pieces);
-        }
-        reader.finish(&mut pieces);
-        let (mut said, mut calls) = (String::new(), Vec::<(String, String)>::new());
-        for piece in pieces {
-            match piece {
-                Piece::Text(text) => said.push_str(&text),
-                Piece::Call { index, name } => {
-                    assert_eq!(index, calls.len());
-                    calls.push((name, String::new()));
-                }
-                Piece::Arguments { index, text } => calls[index].1.push_str(&text),
-            }
-        }
-        assert_eq!(reader.has_calls(), !calls.is_empty());
-        (said, calls)
-    }
-
-    #[test]
-    fn calls_of_every_family_are_read_however_they_are_cut() {
-        let call = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
-        for (format, text, said, calls) in [
-            (CallFormat::Hermes, "Just text, a < b.", "Just text, a < b.", vec![]),
-            (
-                CallFormat::Hermes,
-                "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a}\\\"{\", \"n\": [1, {}]}}\n</tool_call>",
-                "I look.",
-                vec![call("find", "{\"q\": \"a}\\\"{\", \"n\": [1, {}]}")],
-            ),
-            (
-                CallFormat::Hermes,
-                "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1 } , \"name\": \"b\"}\n</tool_call>\n",
-                "",
-                vec![call("a", "{}"), call("b", "{\"x\": 1 }")],
-            ),
-            (
-                CallFormat::Hermes,
-                "<tool_call>\n{\"name\": \"now\"}\n</tool_call>",
-                "",
-                vec![call("now", "{}")],
-            ),
-            (CallFormat::Hermes, "<tool_call>no", "<tool_call>no", vec![]),
-            (
-                CallFormat::Hermes,
-                "<tool_call>\n{\"x\": 1}\n</tool_call>",
-                "<tool_call>{\"x\": 1}\n</tool_call>",
-                vec![],
-            ),
-            (
-                CallFormat::Llama3,
-                " {\"name\": \"find\", \"parameters\": {\"q\": \"x\"}}",
-                "",
-                vec![call("find", "{\"q\": \"x\"}")],
-            ),
-            (CallFormat::Llama3, "{\"answer\": 3} it is", "{\"answer\": 3} it is", vec![]),
-            (CallFormat::Llama3, "Hello {\"name\": 1}", "Hello {\"name\": 1}", vec![]),
-            (
-                CallFormat::Mistral,
-                "[TOOL_CALLS] [{\"name\": \"a\", \"arguments\": {\"x\": [2]}}, {\"name\": \"b\", \"arguments\": {}}]",
-                "",
-                vec![call("a", "{\"x\": [2]}"), call("b", "{}")],
-            ),
-        ] {
-            for len in [1, 2, 3, 7, 1000] {
-                assert_eq!(read(format, text, len), (said.to_owned(), calls.clone()), "{text} by {len}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_call_that_is_cut_off_gives_what_there_is() {
-        let cut = "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"ab";
-        assert_eq!(
-            read(CallFormat::Hermes, cut, 4),
-            (String::new(), vec![("find".to_owned(), "{\"q\": \"ab".to_owned())])
-        );
-        let early = "<tool_call>\n{\"name\": \"fi";
-        assert_eq!(read(CallFormat::Hermes, early, 4), ("<tool_call>{\"name\": \"fi".to_owned(), vec![]));
-    }
-}
+#[path = "tool_calls/tests.rs"]
+mod tests;

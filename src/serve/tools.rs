@@ -1,13 +1,13 @@
 //! `tools` and `tool_choice`: which calls a client lets the model make, and how the model's family writes them.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use yggc::{
-    engine::{Constraint, Json, Loaded, Message, Role},
+    engine::{Constraint, Json, Loaded},
     text::Tokenizer,
 };
 
-use super::{answers::Refused, structured::json_text, told_tools};
+use super::{answers::Refused, told_tools};
 
 /// Most tools of a request.
 const MOST_TOOLS: usize = 128;
@@ -55,19 +55,6 @@ struct FunctionBody {
     parameters: Option<Json>,
 }
 
-/// A call that the model made, as a client sends it back.
-#[derive(Debug, Deserialize)]
-pub(super) struct CallBody {
-    id: Option<String>,
-    function: CalledBody,
-}
-
-#[derive(Debug, Deserialize)]
-struct CalledBody {
-    name: String,
-    arguments: String,
-}
-
 /// Calls that an answer may make.
 #[derive(Debug)]
 pub(super) struct Tools {
@@ -76,6 +63,8 @@ pub(super) struct Tools {
     /// Name and schema of the parameters of those that may be called.
     callable: Vec<(String, Option<Json>)>,
     must: Must,
+    /// Whether an answer may make more than one.
+    several: bool,
 }
 
 /// Whether an answer has to be a call.
@@ -138,7 +127,7 @@ impl ToolsBody {
                 Must::One
             }
         };
-        Ok(Some(Tools { definitions, callable, must }))
+        Ok(Some(Tools { definitions, callable, must, several: several && must != Must::One }))
     }
 }
 
@@ -146,7 +135,7 @@ impl ToolsBody {
 fn callable(tool: &Json) -> Result<(String, Option<Json>), Refused> {
     let refused = |what: String| Refused::field("tools", what);
     let ToolBody { r#type, function: FunctionBody { name, parameters } } =
-        serde_json::from_str(&json_text(tool))
+        serde_json::from_str(&tool.to_string())
             .map_err(|fault| refused(format!("expected functions with a name, found one with {fault}")))?;
     if r#type != "function" {
         return Err(refused(format!("expected tools of type function, found {type:?}")));
@@ -212,33 +201,32 @@ impl CallFormat {
 }
 
 impl Tools {
+    /// Names of the functions that may be called.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.callable.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Most calls of an answer.
+    pub(super) fn most_calls(&self) -> usize {
+        if self.several { usize::MAX } else { 1 }
+    }
+
     /// What an answer has to be; `None` where the model decides.
     pub(super) fn constraint(&self, format: CallFormat, tokenizer: &Tokenizer) -> Option<Constraint> {
-        let Self { callable, must, definitions: _ } = self;
+        let Self { callable, must, definitions: _, several: _ } = self;
         if *must == Must::No {
             return None;
         }
         let key = format.arguments();
-        let place = if format == CallFormat::Mistral { "#/items/anyOf" } else { "#/anyOf" };
-        let calls: Vec<Value> = callable
+        let calls: Vec<String> = callable
             .iter()
-            .enumerate()
-            .map(|(number, (name, parameters))| {
-                let mut parameters = match parameters {
-                    Some(schema) => serde_json::to_value(schema).expect("JSON is a value"),
-                    None => json!({"type": "object"}),
-                };
-                move_references(&mut parameters, &format!("{place}/{number}/properties/{key}"));
-                json!({"type": "object", "properties": {"name": {"const": name}, key: parameters},
-                       "required": ["name", key], "additionalProperties": false})
+            .map(|(name, parameters)| {
+                // Each schema is a document of its own: its references stay as they are.
+                let head = json!(format!("{{\"name\": \"{name}\", \"{key}\": "));
+                format!("{head} %json {} \"}}\"", of_objects(parameters.as_ref()))
             })
             .collect();
-        let call = json!({"anyOf": calls});
-        let layout = json!({"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": false});
-        let laid_out = |mut schema: Value| {
-            schema["x-guidance"] = layout.clone();
-            schema
-        };
+        let call = calls.join("\n    | ");
         let mark = |mark: &str| {
             let ids = tokenizer.encode(mark, yggc::text::Special::Parse);
             match ids[..] {
@@ -248,86 +236,35 @@ impl Tools {
         };
         let (begin, end) = format.marks();
         let begin = begin.map(mark).unwrap_or_default();
-        Some(Constraint::Lark(match (format, must) {
-            (CallFormat::Llama3, _) => format!("start: %json {}\n", laid_out(call)),
-            (CallFormat::Mistral, _) => {
-                let mut list = json!({"type": "array", "items": call, "minItems": 1});
-                if *must == Must::One {
-                    list["maxItems"] = json!(1);
-                }
-                format!("start: {begin} %json {}\n", laid_out(list))
+        let several = |separator: &str| match must {
+            Must::Some => format!("call ({separator} call)*"),
+            Must::No | Must::One => "call".to_owned(),
+        };
+        Some(Constraint::Lark(match format {
+            CallFormat::Llama3 => format!("start: {call}\n"),
+            CallFormat::Mistral => {
+                format!("start: {begin} \"[\" {} \"]\"\ncall: {call}\n", several("\", \""))
             }
-            (CallFormat::Hermes, _) => {
-                let further = if *must == Must::Some { " (\"\\n\" call)*" } else { "" };
-                let (call, end) = (laid_out(call), mark(end));
-                format!("start: call{further}\ncall: {begin} \"\\n\" %json {call} \"\\n\" {end}\n")
+            CallFormat::Hermes => {
+                let (all, end) = (several("\"\\n\""), mark(end));
+                format!("start: {all}\ncall: {begin} \"\\n\" one \"\\n\" {end}\none: {call}\n")
             }
         }))
     }
 }
 
-/// References of a schema within itself, when it stands at `place` of another.
-fn move_references(schema: &mut Value, place: &str) {
-    match schema {
-        Value::Object(entries) => {
-            for (name, value) in entries {
-                match (name.as_str(), value) {
-                    ("$ref", Value::String(target)) if target.starts_with('#') => {
-                        target.replace_range(..1, place)
-                    }
-                    // Values, no schemas.
-                    ("const" | "enum" | "default" | "examples", _) => {}
-                    (_, value) => move_references(value, place),
-                }
-            }
+/// The schema of a call's arguments, which are an object whether it says so or not.
+fn of_objects(parameters: Option<&Json>) -> String {
+    let object = || ("type".to_owned(), Json::String("object".to_owned()));
+    match parameters {
+        None | Some(Json::Null) => Json::Object(vec![object()]).to_string(),
+        Some(Json::Object(entries)) if entries.iter().all(|(keyword, _)| keyword != "type") => {
+            Json::Object([object()].into_iter().chain(entries.iter().cloned()).collect()).to_string()
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| move_references(value, place)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Some(schema) => schema.to_string(),
     }
-}
-
-/// A message of the conversation with what is about tools in it.
-pub(super) fn with_calls(
-    message: Message,
-    calls: Vec<CallBody>,
-    answered: Option<String>,
-) -> Result<Message, Refused> {
-    let refused = |what: String| Err(Refused::field("messages", what));
-    if !calls.is_empty() && message.role != Role::Assistant {
-        return refused(format!(
-            "expected `tool_calls` of the assistant, found some of role {}",
-            message.role
-        ));
-    }
-    if answered.is_some() && message.role != Role::Tool {
-        return refused(format!("expected `tool_call_id` of role tool, found one of role {}", message.role));
-    }
-    let mut message = message;
-    if !calls.is_empty() {
-        let calls = calls.into_iter().map(called).collect::<Result<_, _>>()?;
-        message.fields.push(("tool_calls".to_owned(), Json::Array(calls)));
-    }
-    if let Some(id) = answered {
-        message.fields.push(("tool_call_id".to_owned(), Json::String(id)));
-    }
-    Ok(message)
-}
-
-/// A call as templates read it: its arguments are an object.
-fn called(CallBody { id, function: CalledBody { name, arguments } }: CallBody) -> Result<Json, Refused> {
-    let arguments: Json = serde_json::from_str(&arguments).map_err(|fault| {
-        Refused::field("messages", format!("expected the arguments of a call as JSON, found {fault}"))
-    })?;
-    let text = |text: &str| Json::String(text.to_owned());
-    let function =
-        Json::Object(vec![("name".to_owned(), Json::String(name)), ("arguments".to_owned(), arguments)]);
-    let mut entries = vec![("type".to_owned(), text("function")), ("function".to_owned(), function)];
-    if let Some(id) = id {
-        entries.insert(0, ("id".to_owned(), Json::String(id)));
-    }
-    Ok(Json::Object(entries))
 }
 
 #[cfg(test)]
 #[path = "tools/tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -26,12 +26,17 @@ pub(super) struct Worker {
     /// Forces the drafter that was requested last. Engines share weights but have a cache each, so there are at most two.
     forced: Option<(String, Engine)>,
     loaded: Arc<Loaded>,
-    options: Options,
+    options: Arc<Options>,
     metrics: Arc<Metrics>,
 }
 
 impl Worker {
-    pub(super) fn new(engine: Engine, options: Options, loaded: Arc<Loaded>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        options: Arc<Options>,
+        loaded: Arc<Loaded>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self { planned: engine, forced: None, loaded, options, metrics }
     }
 
@@ -68,7 +73,7 @@ impl Worker {
         }
     }
 
-    /// The engine for a drafter; opens it if another drafter was used before.
+    /// The engine for a drafter that the plan has; opens it if another drafter was used before.
     fn engine(&mut self, drafter: &str) -> Result<&mut Engine, engine::Error> {
         if drafter == PLANNED || drafter == NONE {
             return Ok(&mut self.planned);
@@ -80,9 +85,9 @@ impl Worker {
                 self.forced = None;
                 let taken = self.planned.session_host_bytes();
                 let options = Options {
-                    drafter: DrafterChoice::Forced(drafter.to_owned()),
+                    drafter: DrafterChoice::named(drafter),
                     memory_limit: self.options.memory_limit.map(|limit| limit.saturating_sub(taken)),
-                    ..self.options.clone()
+                    ..(*self.options).clone()
                 };
                 Engine::with_loaded(Arc::clone(&self.loaded), &options)?
             }

@@ -215,6 +215,17 @@ impl Decoder {
         self.sequence.sampler.is_slow()
     }
 
+    /// What a depth network sees before the next step, `[2 D]`.
+    ///
+    /// # Panics
+    /// If nothing was started, or the session has served something else since.
+    pub fn depth_features(&self) -> Vec<f32> {
+        let mut features = vec![0.0; 2 * self.session.set().model_width()];
+        let Sequence { last_output, .. } = self.sequence;
+        super::depth_features(&self.session, last_output, self.sequence.last(), &mut features);
+        features
+    }
+
     /// Counters of the current request.
     pub fn stats(&self) -> &Stats {
         &self.sequence.stats

@@ -10,6 +10,13 @@ pub fn json_fault(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Eof if error.column() == 0 && error.line() <= 1 => "an empty text".to_owned(),
         Category::Eof => format!("a text that breaks off at {place}"),
+        Category::Syntax if what == "number out of range" => {
+            format!("a number beyond the range of those with 64 bits at {place}")
+        }
+        // The parser's own limit, before it recurses further.
+        Category::Syntax if what == "recursion limit exceeded" => {
+            format!("a text that nests more than 127 deep at {place}")
+        }
         Category::Syntax => format!("a text that is no JSON at {place}: {what}"),
         // What a value itself refuses has no place.
         Category::Data if error.line() == 0 => form(what),
@@ -103,11 +110,25 @@ mod tests {
     }
 
     #[test]
+    fn nesting_is_limited_and_named() {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let nested = |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            assert!(serde_json::from_str::<serde_json::Value>(&nested(127)).is_ok());
+            for depth in [128, 200_000] {
+                let error = serde_json::from_str::<serde_json::Value>(&nested(depth)).unwrap_err();
+                let found = json_fault(&error);
+                assert!(found.starts_with("a text that nests more than 127 deep at line 1"), "{found}");
+            }
+        }
+    }
+
+    #[test]
     fn faults_are_said_in_the_terms_of_json() {
         let cases = [
             ("", "an empty text"),
             (r#"{"text": "a"#, "a text that breaks off at line 1, column 11"),
             ("{\"text\"\n1}", "a text that is no JSON at line 2, column 1: expected `:`"),
+            (r#"{"text": 1e999}"#, "a number beyond the range of those with 64 bits at line 1"),
             (r#"{"text": 5}"#, "`5` where a text belongs at line 1, column 10"),
             (r#"{"text": [1]}"#, "a list where a text belongs at line 1, column 9"),
             (r#"{"text": null}"#, "null where a text belongs at line 1, column 13"),

@@ -130,7 +130,7 @@ impl FromStr for Variables {
 
 impl fmt::Display for Variables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = serde_json::to_string(&Json::Object(self.0.clone())).expect("JSON can be written");
+        let text = Json::Object(self.0.clone()).to_string();
         f.write_str(&text)
     }
 }

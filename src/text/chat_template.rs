@@ -2,57 +2,53 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
+use std::{panic, thread};
 
 use chrono::NaiveDateTime;
-use minijinja::value::{Kwargs, Value};
-use minijinja::{AutoEscape, Environment, ErrorKind};
+use minijinja::value::Value;
+use minijinja::{Environment, ErrorKind, State};
 
 use super::chat::{Conversation, GenerationPrompt, Message};
-use super::python::{to_json, without_generation_tags};
+use super::python::without_generation_tags;
+use super::template::{Budget, compile, environment};
 use super::{Json, TextError};
 
-/// Most instructions of one rendering.
-const FUEL: u64 = 5_000_000;
-
-/// Most nested calls, loops and conditions of one rendering.
-const RECURSION_LIMIT: usize = 200;
+/// What a rendering may make, copy and compare, in bytes: what a template needs for itself, and for what is said.
+const OWN_BYTES: u64 = 16 << 20;
+const BYTES_PER_MESSAGE: u64 = 8 << 10;
+const BYTES_PER_BYTE: u64 = 64;
 
 /// Most bytes of a rendering beyond eight times those of the conversation.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-const NAME: &str = "chat_template";
+/// Stack of the thread that compiles and renders. The deepest and widest template within the limits takes less than half of it
+/// without optimisation (`templates_fit_half_of_the_stack`).
+pub(super) const STACK_BYTES: usize = 4 << 20;
 
 /// A compiled chat template, rendered as Hugging Face renders it: `trim_blocks`, `lstrip_blocks`, loop controls, generation blocks,
 /// Python's string methods and `tojson`, `raise_exception`, `strftime_now` where the conversation has a clock, and `documents` set to
 /// none, as are `tools` where there are none.
 ///
-/// A template is untrusted: instructions, nesting and output are limited, and it reaches no file.
+/// A template is untrusted: instructions, nesting, output, and what it makes, copies and compares are limited, it runs on a stack of
+/// its own, and it reaches no file and no other template.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
+    /// The source as the engine reads it.
+    plain_source: String,
 }
 
 impl ChatTemplate {
     /// Compiles the Jinja source.
     ///
     /// # Errors
-    /// [`TextError::InvalidTemplate`] with the line that is wrong.
+    /// [`TextError::InvalidTemplate`] with the line that is wrong, or the limit that it goes beyond.
     pub fn compile(source: &str) -> Result<Self, TextError> {
-        let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
-        environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_recursion_limit(RECURSION_LIMIT);
-        environment.set_fuel(Some(FUEL));
-        environment.add_function("raise_exception", raise_exception);
-        environment.add_filter("tojson", |value: Value, options: Kwargs| to_json(&value, options));
-        environment
-            .add_template_owned(NAME, without_generation_tags(source))
-            .map_err(|error| TextError::InvalidTemplate { reason: reason(&error) })?;
-        Ok(Self { environment, source: source.to_owned() })
+        let plain_source = without_generation_tags(source);
+        let compiled = on_own_stack(|| compile(&plain_source).map(|_| ()).map_err(|error| reason(&error)));
+        compiled.map_err(|reason| TextError::InvalidTemplate { reason })?;
+        Ok(Self { environment: environment(), source: source.to_owned(), plain_source })
     }
 
     /// The template as it was given.
@@ -69,30 +65,61 @@ impl ChatTemplate {
     /// # Errors
     /// [`TextError::Render`] if the template refuses the conversation, fails, or runs past its limits.
     pub fn render(&self, conversation: &Conversation, bos: &str, eos: &str) -> Result<String, TextError> {
-        let Conversation { messages, tools, variables, generation_prompt, opening, now } = conversation;
         let mut said = 0_usize;
         conversation.clone().visit_texts(&mut |_, text| said = said.saturating_add(text.len()));
-        let mut output =
-            Limited { bytes: Vec::new(), limit: said.saturating_mul(8).saturating_add(MAX_OUTPUT_BYTES) };
-        let mut values: BTreeMap<&str, Value> = BTreeMap::from([
-            ("messages", messages.iter().map(message).collect()),
-            ("add_generation_prompt", Value::from(*generation_prompt == GenerationPrompt::Add)),
-            ("bos_token", Value::from(bos)),
-            ("eos_token", Value::from(eos)),
-            ("tools", if tools.is_empty() { Value::from(()) } else { Value::from_serialize(tools) }),
-            ("documents", Value::from(())),
-        ]);
-        if let Some(now) = *now {
-            values.insert("strftime_now", Value::from_function(move |format: &str| strftime(now, format)));
+        let limit = said.saturating_mul(8).saturating_add(MAX_OUTPUT_BYTES);
+        let budget = OWN_BYTES
+            .saturating_add(BYTES_PER_MESSAGE.saturating_mul(conversation.messages.len() as u64))
+            .saturating_add(BYTES_PER_BYTE.saturating_mul(said as u64));
+        let rendered = on_own_stack(|| {
+            let program = compile(&self.plain_source).map_err(|error| reason(&error))?;
+            let variables = variables(conversation, bos, eos, Budget::new(budget));
+            program.run(&self.environment, variables).map_err(|error| reason(&error))
+        });
+        match rendered {
+            Ok(layout) if layout.len() <= limit => Ok(layout + &conversation.opening),
+            Ok(_) => Err(TextError::Render { reason: format!("the output is longer than {limit} bytes") }),
+            Err(reason) => Err(TextError::Render { reason }),
         }
-        values.extend(variables.iter().map(|(name, value)| (name.as_str(), Value::from_serialize(value))));
-        let template = self.environment.get_template(NAME).expect("it was compiled under this name");
-        template
-            .render_captured_to(values, &mut output)
-            .map_err(|error| TextError::Render { reason: reason(&error) })?;
-        let layout = String::from_utf8(output.bytes).expect("a template writes text");
-        Ok(layout + opening)
     }
+}
+
+/// Runs `work` on a thread with a stack of [`STACK_BYTES`], whatever stack the caller has.
+fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("chat template".to_owned()).stack_size(STACK_BYTES);
+        let running = thread
+            .spawn_scoped(scope, work)
+            .map_err(|error| format!("the system starts no thread for it: {error}"))?;
+        running.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+    })
+}
+
+/// What a template may name.
+fn variables(conversation: &Conversation, bos: &str, eos: &str, budget: Budget) -> Value {
+    let Conversation { messages, tools, variables, generation_prompt, opening: _, now } = conversation;
+    let mut values: BTreeMap<&str, Value> = BTreeMap::from([
+        ("messages", messages.iter().map(message).collect()),
+        ("add_generation_prompt", Value::from(*generation_prompt == GenerationPrompt::Add)),
+        ("bos_token", Value::from(bos)),
+        ("eos_token", Value::from(eos)),
+        ("tools", if tools.is_empty() { Value::from(()) } else { Value::from_serialize(tools) }),
+        ("documents", Value::from(())),
+    ]);
+    if let Some(now) = *now {
+        let strftime_now = move |state: &State<'_, '_>, format: &str| {
+            // The longest that stands for two characters is the name of a day with that of a month, and the time.
+            Budget::of(state)?.charge((format.len() as u64).saturating_mul(32))?;
+            strftime(now, format)
+        };
+        values.insert("strftime_now", Value::from_function(strftime_now));
+    }
+    // A name with a zero byte is the engine's own; no template can say it.
+    let given = variables.iter().filter(|(name, _)| !name.contains('\0'));
+    values.extend(given.map(|(name, value)| (name.as_str(), Value::from_serialize(value))));
+    let (name, budget) = budget.into_variable();
+    values.insert(name, budget);
+    Value::from(values)
 }
 
 /// A message as a template sees it. Reasoning goes by each of its usual names, as in transformers (`_alias_reasoning_fields`).
@@ -125,30 +152,6 @@ fn strftime(now: NaiveDateTime, format: &str) -> Result<String, minijinja::Error
         minijinja::Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {format:?} is no format"))
     })?;
     Ok(text)
-}
-
-/// Collects output up to a limit.
-struct Limited {
-    bytes: Vec<u8>,
-    limit: usize,
-}
-
-impl io::Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.limit - self.bytes.len() {
-            return Err(io::Error::other(format!("the output is longer than {} bytes", self.limit)));
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn raise_exception(message: String) -> Result<String, minijinja::Error> {
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
 }
 
 /// An error and its causes in one line.

@@ -2,6 +2,12 @@
 //! for whole words only (`lstrip`, `rstrip` and `single_word` of Hugging Face's added tokens).
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use tokenizers::utils::SysRegex;
+
+/// What the crate takes for a part of a word: other than letters, digits and underscores, marks and joiners.
+static WORD: LazyLock<SysRegex> = LazyLock::new(|| SysRegex::new(r"\w").expect("the pattern is a constant"));
 
 /// What a string demands of the text around it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,7 +16,7 @@ pub(super) struct Edges {
     pub(super) strips_left: bool,
     /// White space behind belongs to it.
     pub(super) strips_right: bool,
-    /// No letter, digit or underscore is beside it.
+    /// No part of a word is beside it.
     pub(super) is_word: bool,
 }
 
@@ -104,8 +110,10 @@ impl Matcher {
 
 /// Whether no part of a word is beside the place in `text`.
 fn stands_alone(text: &str, start: usize, end: usize) -> bool {
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    !text[..start].ends_with(is_word) && !text[end..].starts_with(is_word)
+    let is_word = |character: Option<char>| {
+        character.is_some_and(|it| WORD.find_iter(it.encode_utf8(&mut [0; 4])).next().is_some())
+    };
+    !is_word(text[..start].chars().next_back()) && !is_word(text[end..].chars().next())
 }
 
 #[cfg(test)]
@@ -153,5 +161,9 @@ mod tests {
         let word = Edges { is_word: true, ..Edges::default() };
         let found = with_edges(&["ab"], BTreeMap::from([(0, word)]));
         assert_eq!(found.split("ab cab ab_ (ab)"), [Token(0, 2), Text(" cab ab_ ("), Token(0, 2), Text(")")]);
+        assert_eq!(
+            found.split("²ab ab\u{301} ab\u{200d}"),
+            [Text("²"), Token(0, 2), Text(" ab\u{301} ab\u{200d}")]
+        );
     }
 }

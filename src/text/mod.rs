@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod added_flags;
 mod byte_level;
 mod charsmap;
 mod chat;
@@ -33,6 +34,7 @@ mod pre_tokenizer;
 mod python;
 mod sentence_piece;
 mod stop_strings;
+mod template;
 mod to_json;
 mod tokenizer;
 mod tokenizer_config;
@@ -47,7 +49,7 @@ pub use chat::{Conversation, GenerationPrompt, Message, Role, Variables};
 pub use chat_template::ChatTemplate;
 pub use detokenizer::Detokenizer;
 pub use error::TextError;
-pub use json::Json;
+pub use json::{Json, JsonNumber};
 pub use stop_strings::{Heard, StopStrings};
 pub use tokenizer::{Special, TokenDifference, Tokenizer};
 pub use tokenizer_config::TokenizerConfig;

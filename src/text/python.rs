@@ -3,8 +3,11 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
+use super::template::Budget;
+
 /// How `json.dumps` lays a value out.
-struct Layout {
+struct Layout<'b> {
+    budget: &'b Budget,
     indent: Option<String>,
     between: String,
     behind_key: String,
@@ -16,8 +19,8 @@ struct Layout {
 /// their order.
 ///
 /// # Errors
-/// A value that is no JSON.
-pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
+/// A value that is no JSON, or one that the budget is too small for.
+pub(super) fn to_json(budget: &Budget, value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent = match options.get::<Option<Value>>("indent")? {
         None => None,
         Some(value) if value.is_none() => None,
@@ -37,7 +40,7 @@ pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
     options.assert_all_used()?;
     let mut text = String::new();
-    Layout { indent, between, behind_key, sort_keys, ascii }.write(value, 0, &mut text)?;
+    Layout { budget, indent, between, behind_key, sort_keys, ascii }.write(value, 0, &mut text)?;
     Ok(text)
 }
 
@@ -45,11 +48,14 @@ fn invalid(reason: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("tojson: {reason}"))
 }
 
-impl Layout {
+impl Layout<'_> {
     fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
         if depth > 100 {
             return Err(invalid("the value is nested more than 100 deep"));
         }
+        // Six bytes for a control character, and what is between values.
+        let inside = value.as_str().map_or(value.len().unwrap_or(0).saturating_mul(16), str::len);
+        self.budget.charge((32 + inside as u64).saturating_mul(6) + self.beside(depth))?;
         match value.kind() {
             ValueKind::None => text.push_str("null"),
             ValueKind::Bool => text.push_str(if value.is_true() { "true" } else { "false" }),
@@ -63,6 +69,8 @@ impl Layout {
             }
             ValueKind::Map => {
                 let mut keys: Vec<Value> = value.try_iter()?.collect();
+                let names = keys.iter().map(|key| key.as_str().map_or(32, str::len)).sum::<usize>();
+                self.budget.charge((names as u64).saturating_mul(6))?;
                 if self.sort_keys {
                     keys.sort();
                 }
@@ -76,6 +84,12 @@ impl Layout {
             kind => return Err(invalid(&format!("a value of kind {kind} is no JSON"))),
         }
         Ok(())
+    }
+
+    /// Bytes that are written beside a value so deep.
+    fn beside(&self, depth: usize) -> u64 {
+        let indent = self.indent.as_ref().map_or(0, |indent| indent.len().saturating_mul(depth + 2));
+        (indent + self.between.len() + self.behind_key.len()) as u64
     }
 
     fn list(

@@ -5,6 +5,7 @@ mod encoding;
 mod fixtures;
 mod hostile;
 mod json;
+mod limits;
 mod streaming;
 
 use proptest::prelude::*;

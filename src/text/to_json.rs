@@ -15,7 +15,8 @@ impl Vocabulary {
     /// As [`Tokenizer::from_vocabulary`].
     pub fn to_json(&self) -> Result<Value, TextError> {
         Tokenizer::from_vocabulary(self.clone())?;
-        let Parts { tokens, kinds, spelling, steps, model, unknown, .. } = Tokenizer::parts(self.clone())?;
+        let Parts { tokens, kinds, spelling, searches, steps, model, unknown, .. } =
+            Tokenizer::parts(self.clone())?;
         let of_kind = |is: fn(TokenKind) -> bool| {
             (0_u32..)
                 .zip(&tokens)
@@ -23,14 +24,16 @@ impl Vocabulary {
                 .filter(move |(_, kind)| is(**kind))
                 .map(|((id, text), _)| (id, text))
         };
-        let added: Vec<Value> =
-            of_kind(|kind| matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined))
-                .map(|(id, text)| {
-                    let special = kinds[id as usize] != TokenKind::UserDefined;
-                    json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
-                   "normalized": false, "special": special})
-                })
-                .collect();
+        let added: Vec<Value> = of_kind(|kind| {
+            matches!(kind, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined)
+        })
+        .map(|(id, text)| {
+            let special = kinds[id as usize] != TokenKind::UserDefined;
+            let edges = searches.get(&id).map(|search| search.edges).unwrap_or_default();
+            json!({"id": id, "content": text, "single_word": edges.is_word, "lstrip": edges.strips_left,
+                   "rstrip": edges.strips_right, "normalized": false, "special": special})
+        })
+        .collect();
         let model = match model {
             ModelParts::Bpe { merges, ignore_merges, byte_fallback, fuse_unknown } => {
                 let used = of_kind(|kind| kind != TokenKind::Unused);

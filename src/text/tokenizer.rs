@@ -13,7 +13,7 @@ use super::matcher::Piece;
 use super::pre_tokenizer::Rules;
 use super::sentence_piece::{merges_by_score, merging_steps, unigram_steps};
 use super::words::{ModelParts, Steps, Words, bpe, unigram};
-use super::{Detokenizer, TextError, TokenKind, Vocabulary, byte_level};
+use super::{Detokenizer, TextError, TokenKind, Vocabulary, added_flags, byte_level};
 
 /// Names of control tokens that end a turn or a text in published models.
 const END_NAMES: [&str; 11] = [
@@ -111,11 +111,13 @@ impl Tokenizer {
     pub(super) fn parts(vocabulary: Vocabulary) -> Result<Parts, TextError> {
         check_special("unknown", vocabulary.unknown, vocabulary.tokens.len())?;
         check_special("padding", vocabulary.padding, vocabulary.tokens.len())?;
-        match vocabulary.model.as_str() {
-            "gpt2" => Self::byte_level(vocabulary),
-            "llama" | "t5" => Self::sentence_piece(vocabulary),
-            _ => Err(TextError::UnsupportedModel { found: vocabulary.model }),
-        }
+        let searches = added_flags::searches(&vocabulary);
+        let parts = match vocabulary.model.as_str() {
+            "gpt2" => Self::byte_level(vocabulary)?,
+            "llama" | "t5" => Self::sentence_piece(vocabulary)?,
+            _ => return Err(TextError::UnsupportedModel { found: vocabulary.model }),
+        };
+        Ok(Parts { searches, ..parts })
     }
 
     fn byte_level(vocabulary: Vocabulary) -> Result<Parts, TextError> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde_json::Value;
 use tokenizers::decoders::DecoderWrapper;
-use tokenizers::normalizers::NormalizerWrapper;
+use tokenizers::normalizers::{NormalizerWrapper, Precompiled};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::{
@@ -105,9 +105,9 @@ const TRIAL: &str = " a é\n1";
 /// # Errors
 /// A step that is not known, fails, or is a damaged table of characters.
 fn steps(normalizer: Option<Value>, pre_tokenizer: Option<Value>) -> Result<Steps, TextError> {
+    normalizer.as_ref().map_or(Ok(()), check_tables)?;
     let normalizer: Option<NormalizerWrapper> = step("normalizer", normalizer)?;
     if let Some(normalizer) = &normalizer {
-        check_tables(normalizer)?;
         normalizer
             .normalize(&mut NormalizedString::from(TRIAL))
             .map_err(|error| unsupported("normalizer", error.to_string(), "one that takes any text"))?;
@@ -121,16 +121,23 @@ fn steps(normalizer: Option<Value>, pre_tokenizer: Option<Value>) -> Result<Step
     Ok(Steps { normalizer, pre_tokenizer })
 }
 
-fn check_tables(normalizer: &NormalizerWrapper) -> Result<(), TextError> {
-    match normalizer {
-        NormalizerWrapper::Sequence(steps) => steps.as_ref().iter().try_for_each(check_tables),
-        NormalizerWrapper::Precompiled(table) => {
-            let value = serde_json::to_value(table).map_err(|error| charsmap::damaged(&error.to_string()))?;
-            let encoded = value.get("precompiled_charsmap").and_then(Value::as_str).unwrap_or_default();
-            charsmap::check(&charsmap::decode_base64(encoded)?)
+/// Checks the tables of characters before the crate reads them: it panics over damaged ones.
+fn check_tables(normalizer: &Value) -> Result<(), TextError> {
+    let mut waiting = vec![normalizer];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::Array(steps) => waiting.extend(steps),
+            Value::Object(step) if step.get("type").is_some_and(|kind| kind == "Precompiled") => {
+                let encoded = step.get("precompiled_charsmap").and_then(Value::as_str);
+                let encoded = encoded.ok_or_else(|| charsmap::damaged("expected a text, found none"))?;
+                charsmap::check(&charsmap::decode_base64(encoded)?)?;
+                Precompiled::deserialize(value).map_err(|error| charsmap::damaged(&error.to_string()))?;
+            }
+            Value::Object(step) => waiting.extend(step.values()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
-        _ => Ok(()),
     }
+    Ok(())
 }
 
 /// How tokens spell text, by what the decoder makes of two tokens in each spelling; without one, by what the steps make of a text.

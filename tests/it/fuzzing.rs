@@ -86,6 +86,11 @@ fn chat_templates_and_messages() {
 }
 
 #[test]
+fn templates_by_size() {
+    smoke("templates", targets::templates::check, 300, 40);
+}
+
+#[test]
 fn samplers() {
     smoke("sampling", targets::sampling::check, 30_000, 1_000);
 }
@@ -93,6 +98,11 @@ fn samplers() {
 #[test]
 fn constraints() {
     smoke("constraints", targets::constraints::check, 400, 40);
+}
+
+#[test]
+fn sizes_of_constraints() {
+    smoke("sizes", targets::sizes::check, 300, 30);
 }
 
 #[test]

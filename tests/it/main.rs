@@ -51,6 +51,7 @@ mod faults;
 #[cfg(feature = "cli")]
 mod fetch;
 #[cfg(feature = "cli")]
+mod first_streamed_use;
 mod first_use;
 mod fuzzing;
 mod gpu_check;
@@ -90,6 +91,7 @@ mod requests;
 mod retrieval;
 mod row_invariance;
 mod schedules;
+mod schema_suite;
 #[cfg(feature = "serve")]
 mod serve;
 mod skip_search;

@@ -173,7 +173,7 @@ fn what_is_out_of_range_is_refused_and_the_engine_goes_on() {
         (Request { log_probs: Some(usize::MAX), ..good.clone() }, "log-probabilities"),
         (Request { prompt: Prompt::Tokens(vec![]), ..good.clone() }, "empty"),
         (Request { prompt: Prompt::Tokens(vec![u32::MAX]), ..good.clone() }, "token"),
-        (adjusted(Adjustment { bias: vec![(vocabulary as u32, 1.0)], ..Adjustment::NONE }), "logit bias"),
+        (adjusted(Adjustment { bias: vec![(vocabulary as u32, 1.0)], ..Adjustment::NONE }), "logit_bias"),
         (adjusted(Adjustment { repetition: -1.0, ..Adjustment::NONE }), "repetition"),
         (adjusted(Adjustment { presence: f32::NAN, ..Adjustment::NONE }), "presence"),
     ] {
@@ -244,7 +244,7 @@ fn another_thread_cancels_within_a_step() {
     let model = tiny_commands::write("endless.gguf", &spec);
     let options = Options { context: Some(20_000), threads: Some(1), ..Options::new(&model) };
     let mut engine = Engine::open(&options).expect("it opens");
-    let ends = engine.loaded().end_ids().iter().map(|end| (*end, -1e9));
+    let ends = engine.loaded().end_ids().iter().map(|end| (*end, -100.0));
     let cancel = CancelHandle::new();
     let request = Request {
         max_tokens: usize::MAX,

@@ -6,9 +6,15 @@ use serde_json::{Value, json};
 
 mod choices;
 mod config;
+mod constraints;
 mod conventions;
+mod conversations;
+mod drafters;
+mod hostile;
 mod load;
+mod log_probs;
 mod metrics;
+mod numbers;
 mod openai;
 mod page;
 mod responses;
@@ -224,12 +230,12 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
     };
     let long = "word ".repeat(300);
     for (status, part, body) in [
-        (400, "n: expected 1 to 4", with("n", json!(5))),
-        (400, "n: expected 1 to 4", with("n", json!(0))),
+        (400, "n: expected a whole number from 1 to 4", with("n", json!(5))),
+        (400, "n: expected a whole number from 1 to 4", with("n", json!(0))),
         (400, "best_of: expected it to equal `n`", with("best_of", json!(2))),
         (400, "temperature", with("temperature", json!(-1))),
         (400, "temperature", with("temperature", json!("hot"))),
-        (400, "top-p", with("top_p", json!(0))),
+        (400, "top_p: expected a number from 0 to 1", with("top_p", json!(1.5))),
         (400, "messages", with("messages", json!([]))),
         (400, "messages", with("messages", json!([{"role": "oracle", "content": "x"}]))),
         (400, "messages", with("messages", json!([{"role": "user", "content": [{"type": "image_url"}]}]))),
@@ -248,7 +254,7 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         }),
         (400, "logit_bias", with("logit_bias", json!({"one": 1}))),
         (400, "logit_bias", with("logit_bias", json!({"1": 101}))),
-        (400, "logit bias", with("logit_bias", json!({"999999": 1}))),
+        (400, "logit_bias", with("logit_bias", json!({"999999": 1}))),
         (400, "presence_penalty", with("presence_penalty", json!(3))),
         (400, "repetition", with("repetition_penalty", json!(0))),
         (400, "seed", with("seed", json!(1.5))),

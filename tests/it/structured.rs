@@ -271,7 +271,7 @@ fn a_slow_grammar_is_followed_without_drafts_and_one_beyond_its_limits_says_so()
     }
     // Nothing but another `n`, until a place has too many items.
     let long = Request {
-        adjustment: Adjustment { bias: vec![(more, 1e6)], ..Adjustment::NONE },
+        adjustment: Adjustment { bias: vec![(more, 100.0)], ..Adjustment::NONE },
         ..request(read_often(), Sampling::GREEDY)
     };
     let plain = Request { speculation: Speculation::Off, ..long.clone() };

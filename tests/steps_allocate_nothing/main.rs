@@ -1,4 +1,5 @@
-//! Counts every allocation of the process: a decode step makes none, and a session takes the memory it announced.
+//! Counts every allocation of the process: a decode step makes none, a session takes the memory it announced, and a damaged model
+//! file takes little.
 //!
 //! A program of its own because an allocator belongs to a whole program; every part in a process of its own because all threads are counted.
 
@@ -15,6 +16,7 @@ use ygg_kernels::{Activations, Tier};
 use yggc::{plan::Schedule, sample::Sampling};
 
 mod checks;
+mod damaged;
 mod made;
 
 use checks::{SAMPLED, check_observed, check_steps, check_store_memory, check_streamed, check_tier};
@@ -25,13 +27,17 @@ struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
+/// The most that were live at once, since it was last set.
+static PEAK_BYTES: AtomicIsize = AtomicIsize::new(0);
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn count(layout: Layout) {
     ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-    LIVE_BYTES.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
+    let size = layout.size().cast_signed();
+    let live = LIVE_BYTES.fetch_add(size, Ordering::Relaxed) + size;
+    PEAK_BYTES.fetch_max(live, Ordering::Relaxed);
 }
 
 // SAFETY: every call is handed on to the system's allocator unchanged.
@@ -61,6 +67,15 @@ fn bytes_kept<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let result = work();
     let kept = LIVE_BYTES.load(Ordering::SeqCst) - before;
     (usize::try_from(kept).expect("what is kept is not negative"), result)
+}
+
+/// The most bytes that `work` has live at once beyond those before it, and what it gives.
+fn peak_of<T>(work: impl FnOnce() -> T) -> (usize, T) {
+    let before = LIVE_BYTES.load(Ordering::SeqCst);
+    PEAK_BYTES.store(before, Ordering::SeqCst);
+    let result = work();
+    let peak = PEAK_BYTES.load(Ordering::SeqCst) - before;
+    (usize::try_from(peak).expect("a peak is not below what it began with"), result)
 }
 
 /// Names the part that a process of its own checks.
@@ -152,6 +167,10 @@ fn parts() -> Vec<Part> {
         Part::new("streamed weights", move || check_streamed(fastest)),
         Part::new("a store", check_store_memory),
     ];
+    for family in damaged::FAMILIES {
+        let check = move || [false, true].into_iter().for_each(|is_folder| damaged::check(family, is_folder));
+        parts.push(Part::new(format!("damaged files, {family}"), check));
+    }
     for (tier, activations) in
         tiers.into_iter().flat_map(|tier| Activations::ALL.map(|activations| (tier, activations)))
     {

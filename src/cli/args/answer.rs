@@ -1,9 +1,9 @@
 //! What `yggc run` asks for in every answer: length, sampling, penalties, stop strings. `/set` of the chat changes it.
 
 use clap::{Args, builder::NonEmptyStringValueParser};
-use yggc::engine::{Conversation, GenerationPrompt, Message, Prompt, Role, TextError, Variables};
+use yggc::engine::{Conversation, GenerationPrompt, Message, Parameter, Prompt, Role, TextError, Variables};
 
-use super::numbers::{at_least_one, min_p, number, temperature, top_p};
+use super::numbers::{at_least_one, decimal, min_p, temperature, top_p};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SamplingArgs {
@@ -45,11 +45,11 @@ pub(crate) struct AnswerArgs {
           default_value_t = 1.0, help_heading = "Sampling")]
     pub(crate) repetition_penalty: f32,
     /// Subtract P from logits of tokens of the answer, from -2 to 2
-    #[arg(long, value_name = "P", value_parser = penalty, allow_negative_numbers = true, default_value_t = 0.0,
+    #[arg(long, value_name = "P", value_parser = presence, allow_negative_numbers = true, default_value_t = 0.0,
           help_heading = "Sampling")]
     pub(crate) presence_penalty: f32,
     /// Subtract F for every occurrence of a token in the answer, from -2 to 2
-    #[arg(long, value_name = "F", value_parser = penalty, allow_negative_numbers = true, default_value_t = 0.0,
+    #[arg(long, value_name = "F", value_parser = frequency, allow_negative_numbers = true, default_value_t = 0.0,
           help_heading = "Sampling")]
     pub(crate) frequency_penalty: f32,
     /// Add to a token's logit, as in 1234+5 or 1234-100; may be repeated
@@ -58,18 +58,22 @@ pub(crate) struct AnswerArgs {
 }
 
 fn repetition(text: &str) -> Result<f32, String> {
-    number(text, |r| r > 0.0, "above 0")
+    decimal(&Parameter::REPETITION_PENALTY, text)
 }
 
-fn penalty(text: &str) -> Result<f32, String> {
-    number(text, |p| (-2.0..=2.0).contains(&p), "from -2 to 2")
+fn presence(text: &str) -> Result<f32, String> {
+    decimal(&Parameter::PRESENCE_PENALTY, text)
+}
+
+fn frequency(text: &str) -> Result<f32, String> {
+    decimal(&Parameter::FREQUENCY_PENALTY, text)
 }
 
 fn bias(text: &str) -> Result<(u32, f32), String> {
     let expected =
         || "expected a token id and what to add, from -100 to 100, as in 1234+5 or 1234-100".to_owned();
     let (id, added) = text.split_at(text.find(['+', '-']).ok_or_else(expected)?);
-    let added = number(added, |b| (-100.0..=100.0).contains(&b), "").map_err(|_| expected())?;
+    let added = decimal(&Parameter::LOGIT_BIAS, added).map_err(|_| expected())?;
     Ok((id.parse().map_err(|_| expected())?, added))
 }
 
@@ -122,8 +126,8 @@ impl AnswerArgs {
                 sampling.seed = value.parse().map_err(|_| "expected a whole number from 0 on".to_owned())?
             }
             "repetition-penalty" => self.repetition_penalty = repetition(value)?,
-            "presence-penalty" => self.presence_penalty = penalty(value)?,
-            "frequency-penalty" => self.frequency_penalty = penalty(value)?,
+            "presence-penalty" => self.presence_penalty = presence(value)?,
+            "frequency-penalty" => self.frequency_penalty = frequency(value)?,
             "stop" => self.stop = optional(value, |text| Ok(text.to_owned()))?.into_iter().collect(),
             "system" => self.system = optional(value, |text| Ok(text.to_owned()))?,
             "chat-template-kwargs" => {

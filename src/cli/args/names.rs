@@ -1,9 +1,16 @@
 //! Values of arguments that are names: drafters, devices, stages, arms of a bench.
 
-use std::str::FromStr;
+use std::{ffi::OsStr, str::FromStr};
 
-use clap::{ValueEnum, builder::PossibleValue};
-use yggc::{compile::stage_names, plan::DrafterId, verify::property_names};
+use clap::{
+    ValueEnum,
+    builder::{PossibleValue, TypedValueParser},
+};
+use yggc::{
+    compile::stage_names,
+    plan::{DrafterId, DrafterKind},
+    verify::property_names,
+};
 
 /// Objective of a skip set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,17 +49,17 @@ impl DistilledKind {
     }
 }
 
-/// A drafter, by its name in plans.
+/// A kind of drafter, by its name in plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DrafterName(pub(crate) DrafterId);
+pub(crate) struct KindName(pub(crate) DrafterId);
 
-impl ValueEnum for DrafterName {
+impl ValueEnum for KindName {
     fn value_variants<'a>() -> &'a [Self] {
-        static ALL: [DrafterName; DrafterId::ALL.len()] = {
-            let mut all = [DrafterName(DrafterId::None); DrafterId::ALL.len()];
+        static ALL: [KindName; DrafterId::ALL.len()] = {
+            let mut all = [KindName(DrafterId::None); DrafterId::ALL.len()];
             let mut i = 0;
             while i < all.len() {
-                all[i] = DrafterName(DrafterId::ALL[i]);
+                all[i] = KindName(DrafterId::ALL[i]);
                 i += 1;
             }
             all
@@ -65,10 +72,61 @@ impl ValueEnum for DrafterName {
     }
 }
 
-impl DrafterName {
+impl KindName {
     /// Its name in plans.
     pub(crate) fn name(self) -> &'static str {
         self.0.name()
+    }
+}
+
+/// A drafter of a plan: a kind, or a variant as the plan calls it. Whether the plan has it shows when that is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DrafterName(String);
+
+impl DrafterName {
+    /// Its kind.
+    pub(crate) fn kind(&self) -> DrafterId {
+        DrafterId::of_name(&self.0).expect("it was parsed as the name of a kind or variant")
+    }
+
+    /// As it was typed.
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for DrafterName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match DrafterId::of_name(text) {
+            Some(_) => Ok(Self(text.to_owned())),
+            None => Err(format!(
+                "expected a kind of drafter ({}) or a variant as the plan calls it, such as lookup_short",
+                DrafterKind::NAMES.join(", ")
+            )),
+        }
+    }
+}
+
+/// Parses [`DrafterName`]s, and has help and completion list the kinds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DrafterNames;
+
+impl TypedValueParser for DrafterNames {
+    type Value = DrafterName;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<DrafterName, clap::Error> {
+        TypedValueParser::parse_ref(&DrafterName::from_str, command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(KindName::value_variants().iter().filter_map(KindName::to_possible_value)))
     }
 }
 
@@ -171,7 +229,7 @@ impl FromStr for StageName {
 }
 
 /// One arm of `bench`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Arm {
     /// Plain decoding.
     Ar,
@@ -195,7 +253,7 @@ impl FromStr for Arm {
             "plan" => Ok(Self::Plan),
             "unguarded" => Ok(Self::Unguarded),
             "none" => Err("plain decoding is the arm `ar`".to_owned()),
-            name => match DrafterName::from_str(name, false) {
+            name => match DrafterName::from_str(name) {
                 Ok(drafter) => Ok(Self::Drafter(drafter)),
                 Err(_) => Err("expected ar, eager, plan, unguarded or a drafter".to_owned()),
             },

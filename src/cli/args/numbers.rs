@@ -2,6 +2,8 @@
 
 use std::{num::IntErrorKind, ops::RangeInclusive};
 
+use yggc::engine::Parameter;
+
 pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
     let limit = || format!("expected a whole number from 1 to {}", usize::MAX);
     match text.parse::<usize>() {
@@ -50,21 +52,21 @@ pub(super) fn width(text: &str) -> Result<usize, String> {
     up_to(4096)(text)
 }
 
-pub(super) fn number(text: &str, inside: impl FnOnce(f32) -> bool, expected: &str) -> Result<f32, String> {
-    match text.parse::<f32>() {
-        Ok(number) if number.is_finite() && inside(number) => Ok(number),
-        _ => Err(format!("expected a number {expected}")),
-    }
+/// A number of a request's sampling.
+pub(super) fn decimal(parameter: &'static Parameter, text: &str) -> Result<f32, String> {
+    let expected = || format!("expected {}", parameter.expected());
+    let number = text.parse::<f32>().map_err(|_| expected())?;
+    parameter.check(number).map_err(|_| expected())
 }
 
 pub(super) fn temperature(text: &str) -> Result<f32, String> {
-    number(text, |t| t >= 0.0, "that is 0 or more")
+    decimal(&Parameter::TEMPERATURE, text)
 }
 
 pub(super) fn top_p(text: &str) -> Result<f32, String> {
-    number(text, |p| p > 0.0 && p <= 1.0, "above 0 and at most 1")
+    decimal(&Parameter::TOP_P, text)
 }
 
 pub(super) fn min_p(text: &str) -> Result<f32, String> {
-    number(text, |m| (0.0..=1.0).contains(&m), "from 0 to 1")
+    decimal(&Parameter::MIN_P, text)
 }

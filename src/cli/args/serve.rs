@@ -7,7 +7,10 @@ use std::{
 
 use clap::Args;
 
-use super::{ContextArgs, DeviceArgs, DrafterName, ModelArgs, StoreArgs, numbers::at_least_one};
+use super::{
+    ContextArgs, DeviceArgs, DrafterName, DrafterNames, MemoryArgs, ModelArgs, StoreArgs,
+    numbers::at_least_one,
+};
 
 /// An address, or `localhost`.
 fn address(text: &str) -> Result<IpAddr, String> {
@@ -37,6 +40,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
     #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
+    #[command(flatten)]
     pub(crate) context: ContextArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -50,15 +55,15 @@ pub(crate) struct ServeArgs {
     /// Use the plan even if it was made for another machine, model or build
     #[arg(long, requires = "plan")]
     pub(crate) force: bool,
-    /// Drafter of requests that name none [default: the plan's choice]
-    #[arg(long, value_name = "D", value_enum)]
+    /// Drafter of requests that name none: a kind, or a variant that the plan has [default: the plan's choice]
+    #[arg(long, value_name = "D", value_parser = DrafterNames)]
     pub(crate) drafter: Option<DrafterName>,
     /// Use no plan: decode every request plainly
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
     /// While no request has come for S seconds, measure longer than the first use did and keep the better plan for the next start; a request
-    /// ends that at once [default: off; without S 60]
-    #[arg(long, value_name = "S", value_parser = at_least_one, num_args = 0..=1, require_equals = true, default_missing_value = "60",
+    /// ends that at once. 0 switches it off [default: off, or 60 with --memory or --resident; without S 60]
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "60",
           conflicts_with_all = ["plan", "no_spec"])]
     pub(crate) refine: Option<usize>,
     /// Address to listen on; the default is reachable from this machine only

@@ -31,7 +31,7 @@ fn run_has_the_flags_of_the_contract() {
                 --device cpu --isa amx --activations int8 --stats --json --cache-dir c";
     let Command::Run(run) = parse(line).unwrap() else { panic!("not `run`") };
     assert_eq!(run.answer.max_tokens, Some(7));
-    assert_eq!(run.drafter, Some(DrafterName(DrafterId::LayerSkip)));
+    assert_eq!(run.drafter, Some("layer_skip".parse().unwrap()));
     assert_eq!(run.answer.sampling.temperature, 0.8);
     assert_eq!(run.answer.sampling.seed, 7);
     assert_eq!((run.device.threads, run.context.context), (Some(2), Some(512)));
@@ -99,6 +99,7 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("distill -o d --corpus a --prompts b", "cannot be used with"),
         ("corpus build --input a -o b --keep none", "at least 1"),
         ("run -p x --drafter layer-skip", "layer_skip"),
+        ("run -p x --drafter lookups", "such as lookup_short"),
         ("run -p x --isa sse2", "portable"),
         ("bench --prompts f --arms ar,oracle", "expected ar, eager, plan, unguarded or a drafter"),
         ("bench --prompts f --arms none", "the arm `ar`"),
@@ -233,7 +234,7 @@ fn repeated_and_listed_values() {
         panic!("not `bench`")
     };
     assert_eq!(bench.plans.len(), 2);
-    assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter(DrafterName(DrafterId::LayerSkip)), Arm::Plan]);
+    assert_eq!(bench.arms, [Arm::Ar, Arm::Drafter("layer_skip".parse().unwrap()), Arm::Plan]);
     let Command::Bench(bench) = parse("bench --prompts f").unwrap() else { panic!("not `bench`") };
     assert_eq!(bench.arms, [Arm::Ar, Arm::Plan]);
     assert!(!bench.kernels && bench.sampling.temperature == 0.0);
@@ -255,7 +256,7 @@ fn repeated_and_listed_values() {
     let Command::Profile(profile) = parse("profile --drafter none --drafter lookup -o p").unwrap() else {
         panic!("not `profile`")
     };
-    assert_eq!(profile.drafters, [DrafterName(DrafterId::None), DrafterName(DrafterId::Lookup)]);
+    assert_eq!(profile.drafters, [KindName(DrafterId::None), KindName(DrafterId::Lookup)]);
     let Command::Profile(profile) = parse("profile --draft-model a --draft-model b/c -o p").unwrap() else {
         panic!("not `profile`")
     };
@@ -272,7 +273,7 @@ fn every_arm_is_read_back_from_its_name() {
         DrafterId::Swift,
         DrafterId::Model,
     ]
-    .map(|drafter| Arm::Drafter(DrafterName(drafter)));
+    .map(|kind| Arm::Drafter(kind.name().parse().unwrap()));
     for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
         assert_eq!(arm.to_string().parse(), Ok(arm));
     }
@@ -286,10 +287,28 @@ fn help_and_version_are_no_errors() {
 
 #[test]
 fn drafters_have_the_names_that_plans_know() {
-    let names = DrafterName::value_variants().iter().map(|drafter| drafter.name());
+    let names = KindName::value_variants().iter().map(|kind| kind.name());
     assert!(names.eq(yggc::plan::DrafterKind::NAMES));
-    for drafter in DrafterName::value_variants() {
-        assert_eq!(DrafterName::from_str(drafter.name(), false).as_ref(), Ok(drafter));
+    for kind in KindName::value_variants() {
+        assert_eq!(KindName::from_str(kind.name(), false).as_ref(), Ok(kind));
+        assert_eq!(kind.name().parse::<DrafterName>().unwrap().kind(), kind.0);
+    }
+    for (variant, kind) in [
+        ("substitute4", DrafterId::Substitute),
+        ("lookup_short", DrafterId::Lookup),
+        ("ngram_pool", DrafterId::Ngram),
+        ("model_hidden", DrafterId::Model),
+        ("layer_skip_v8192", DrafterId::LayerSkip),
+    ] {
+        let Command::Run(run) = parse(&format!("run -p x --drafter {variant}")).unwrap() else {
+            panic!("not `run`")
+        };
+        assert_eq!(
+            run.drafter.as_ref().map(|drafter| (drafter.name(), drafter.kind())),
+            Some((variant, kind))
+        );
+        assert!(parse(&format!("serve --drafter {variant}")).is_ok());
+        assert!(parse(&format!("bench --prompts f --arms {variant}")).is_ok());
     }
 }
 
@@ -323,7 +342,7 @@ fn serve_listens_to_this_machine_unless_told_otherwise() {
     let line = "serve -m model --plan p --force --host ::1 --port 0 --drafter suffix --model-name n --api-key-file k \
                 --queue 0 --connections 9 --max-body 10 --max-prompt 11 --max-output 12 --timeout 13 --drain 0";
     let Command::Serve(serve) = parse(line).unwrap() else { panic!("not `serve`") };
-    assert_eq!((serve.drafter, serve.queue, serve.drain), (Some(DrafterName(DrafterId::Suffix)), 0, 0));
+    assert_eq!((serve.drafter, serve.queue, serve.drain), (Some("suffix".parse().unwrap()), 0, 0));
     assert_eq!((serve.max_prompt, serve.max_output, serve.timeout), (Some(11), Some(12), 13));
     for line in [
         "serve --port 70000",

@@ -193,11 +193,19 @@ class Refusals(unittest.TestCase):
         with yggc.Engine(MODEL, context=64) as engine:
             self.refused("at least 1", lambda: engine.generate("a", max_tokens=0))
             self.refused("`context` of Engine", lambda: engine.generate([5] * 64))
-            self.refused("expected a finite number", lambda: engine.generate("a", temperature=-1.0))
+            for name, number in [
+                ("temperature", -1.0), ("temperature", 1e39), ("temperature", float("nan")), ("top_p", 0.0), ("min_p", 2.0),
+                ("repetition_penalty", 0.0), ("presence_penalty", 2.5), ("frequency_penalty", float("-inf")),
+            ]:
+                self.refused(f"{name}: expected a number", lambda: engine.generate("a", **{name: number}))
+            self.refused("logit_bias: expected a number from -100 to 100", lambda: engine.generate("a", logit_bias={5: 101}).answer())
             self.refused("expected numbers below", lambda: engine.decode([1 << 20]))
             self.refused("at least one", lambda: engine._native.logits([]))
             self.refused("role", lambda: engine.chat([{"content": "a"}]))
             self.refused("expected text", lambda: engine.chat([{"role": "user", "content": 5}]))
+            self.refused("without `content`", lambda: engine.chat([{"role": "user"}]))
+            said = [{"role": "user", "content": "a"}, {"role": "assistant"}, {"role": "user", "content": "b"}]
+            self.assertEqual(len(engine.chat(said, max_tokens=2).answer().token_ids), 2)
             self.refused("wizard", lambda: engine.chat([{"role": "wizard", "content": "a"}]))
             with self.assertRaises((TypeError, ValueError)):
                 engine.generate(5)

@@ -236,7 +236,10 @@ fn bad_requests_are_refused_and_change_nothing() {
     assert_eq!(Sampler::new(PLAIN, 0).unwrap_err(), SampleError::Vocabulary { found: 0 });
     let mut sampler = Sampler::new(PLAIN, 4).unwrap();
     let bad = Sampling { top_p: 0.0, ..PLAIN };
-    assert_eq!(sampler.set_sampling(bad), Err(SampleError::TopP { found: 0.0 }));
+    assert_eq!(
+        sampler.set_sampling(bad),
+        Err(SampleError::Parameter { parameter: &crate::sample::Parameter::TOP_P, found: 0.0 })
+    );
     assert_eq!(*sampler.sampling(), PLAIN);
 }
 

@@ -63,7 +63,7 @@ fn items_become_messages_and_calls_belong_to_the_assistants_before_them() {
     assert_eq!([2, 5].map(calls), [2, 1]);
     let texts: Vec<_> = conversation.messages.iter().map(|message| message.content.as_str()).collect();
     assert_eq!(texts, ["D", "ab", "I look.", "one", "ab", "", "three"]);
-    let tool = json_text(&conversation.tools[0]);
+    let tool = conversation.tools[0].to_string();
     let nested = r#"{"type":"function","function":{"name":"f","description":"d","strict":true,"parameters":{"type":"object"}}}"#;
     assert_eq!(tool, nested, "in order");
     assert!(asked.tools.is_some());
@@ -96,7 +96,7 @@ fn what_cannot_be_kept_is_refused_by_its_name_here() {
         body
     };
     for (field, part, body) in [
-        ("input", "neither a text nor a list", with("input", json!(3))),
+        ("input", "a text or a list of items", with("input", json!(3))),
         ("input", "at least one message", with("input", json!([]))),
         ("input", "role", with("input", json!([{"role": "oracle", "content": "x"}]))),
         ("input[0]", "`content`", with("input", json!([{"role": "user"}]))),
@@ -147,5 +147,37 @@ fn what_cannot_be_kept_is_refused_by_its_name_here() {
         ("stream_options", json!({"include_obfuscation": true})),
     ] {
         read(&with(field, value)).unwrap();
+    }
+}
+
+#[test]
+fn items_of_answers_are_taken_back_as_a_chat_takes_them() {
+    let call = |arguments: Value| json!({"type": "function_call", "call_id": "c1", "name": "f", "arguments": arguments});
+    let calls = |item: Value| {
+        let asked = read(&json!({"input": [{"role": "user", "content": "x"}, item]})).unwrap();
+        let calls = conversation(&asked).messages[1].fields[0].1.clone();
+        serde_json::to_value(calls).unwrap()[0]["function"]["arguments"].clone()
+    };
+    for (sent, expected) in [
+        (json!(""), json!({})),
+        (json!(" "), json!({})),
+        (Value::Null, json!({})),
+        (json!("{\"n\": 9007199254740993}"), json!({"n": 9_007_199_254_740_993_u64})),
+        (json!({"n": 1}), json!({"n": 1})),
+        (json!("{\"n\": 1"), json!("{\"n\": 1")),
+    ] {
+        assert_eq!(calls(call(sent.clone())), expected, "{sent}");
+    }
+    let without = json!({"type": "function_call", "call_id": "c1", "name": "f", "status": "incomplete"});
+    assert_eq!(calls(without), json!({}));
+    for (content, expected) in [
+        (Value::Null, ""),
+        (json!([]), ""),
+        (json!([{"type": "refusal", "refusal": "No."}]), "No."),
+        (json!([{"type": "output_text", "text": "Yes.", "annotations": [], "logprobs": []}]), "Yes."),
+    ] {
+        let item = json!({"type": "message", "role": "assistant", "content": content});
+        let asked = read(&json!({"input": [{"role": "user", "content": "x"}, item]})).unwrap();
+        assert_eq!(conversation(&asked).messages[1].content, expected, "{item}");
     }
 }

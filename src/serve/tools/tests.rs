@@ -1,13 +1,13 @@
 //! What requests may ask of tools, and the grammars of calls.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use yggc::grammar::GrammarTokens;
 use yggc::text::{TokenKind, Vocabulary};
 
 use super::*;
 
 /// Bytes as tokens, and one control token.
-fn tokenizer() -> std::sync::Arc<Tokenizer> {
+pub(in crate::serve) fn tokenizer() -> std::sync::Arc<Tokenizer> {
     let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
     tokens.extend(["Ġ", "Ċ", "[TOOL_CALLS]", "<|end|>"].map(String::from));
     let mut kinds = vec![TokenKind::Normal; tokens.len()];
@@ -105,27 +105,33 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
 }
 
 #[test]
-fn references_move_with_their_schema_and_values_stay() {
-    let mut schema = json!({"$ref": "#", "properties": {"$ref": {"$ref": "#/$defs/a"}, "b": {"$ref": "https://a.example#/b"}},
-        "anyOf": [{"$ref": "#/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
-    move_references(&mut schema, "#/anyOf/1");
-    let moved = json!({"$ref": "#/anyOf/1", "properties": {"$ref": {"$ref": "#/anyOf/1/$defs/a"}, "b": {"$ref": "https://a.example#/b"}},
-        "anyOf": [{"$ref": "#/anyOf/1/properties/b"}], "enum": [{"$ref": "#/x"}], "default": {"$ref": "#/x"}});
-    assert_eq!(schema, moved);
-}
-
-#[test]
-fn calls_of_a_conversation_are_objects_for_the_template() {
-    let call: CallBody = serde_json::from_value(
-        json!({"id": "c1", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": 2}"}}),
-    )
-    .unwrap();
-    let message = with_calls(Message::new(Role::Assistant, ""), vec![call], None).unwrap();
-    assert_eq!(
-        json_text(&message.fields[0].1),
-        r#"[{"id":"c1","type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}}]"#
-    );
-    let result = with_calls(Message::new(Role::Tool, "3"), vec![], Some("c1".to_owned())).unwrap();
-    assert_eq!(result.fields[0].0, "tool_call_id");
-    assert!(with_calls(Message::new(Role::User, "x"), vec![], Some("c1".to_owned())).is_err());
+fn numbers_of_tools_and_schemas_keep_their_digits_from_the_body_on() {
+    let body = br#"{"tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": {"const": 36893488147419103233}}, "required": ["n"], "additionalProperties": false}}}],
+        "tool_choice": "required", "response_format": {"json_schema": {"schema": {"enum": [36893488147419103233, 1.50]}}, "type": "json_schema"}}"#;
+    let tools = crate::serve::requests::parse::<ToolsBody>(body).unwrap().asked().unwrap().unwrap();
+    let digits = "36893488147419103233";
+    assert!(tools.definitions[0].to_string().contains(digits));
+    assert!(serde_json::to_string(&tools.definitions).unwrap().contains(digits));
+    let tokenizer = tokenizer();
+    let constraint = tools.constraint(CallFormat::Llama3, &tokenizer).unwrap();
+    let grammar =
+        GrammarTokens::new(std::sync::Arc::clone(&tokenizer), tokenizer.vocab_len(), tokenizer.end_ids())
+            .unwrap();
+    for (arguments, fits) in [
+        (format!("{{\"n\": {digits}}}"), true),
+        ("{\"n\": 36893488147419103232}".into(), false),
+        ("3".into(), false),
+    ] {
+        let mut matcher = grammar.matcher(&constraint).unwrap();
+        let call = format!("{{\"name\": \"f\", \"parameters\": {arguments}}}");
+        let ids = tokenizer.encode(&call, yggc::text::Special::Parse);
+        let taken = ids.iter().all(|id| matcher.mask().unwrap().allows(*id) && matcher.accept(*id).is_ok());
+        assert_eq!(taken && matcher.may_end().unwrap(), fits, "{call}");
+    }
+    #[derive(serde::Deserialize)]
+    struct Body {
+        response_format: crate::serve::structured::ResponseFormat,
+    }
+    let format = crate::serve::requests::parse::<Body>(body).unwrap().response_format.into_constraint();
+    assert_eq!(format, Some(Constraint::JsonSchema(format!("{{\"enum\":[{digits},1.50]}}"))));
 }

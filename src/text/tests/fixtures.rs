@@ -78,6 +78,69 @@ fn ids_are_those_of_hugging_face_from_both_containers() {
     }
 }
 
+/// The family of no GGUF files: its flags are in tokenizer.json alone.
+const JSON_ALONE: &str = "all-flags";
+
+#[test]
+fn control_tokens_amid_white_space_are_those_of_hugging_face_from_both_containers() {
+    let families = json("tokenizers/added.json");
+    let families = families.as_object().unwrap();
+    assert!(families.len() >= 18, "{:?}", families.keys());
+    for (family, case) in families {
+        let mut file = json(&format!("tokenizers/{}.json", case["kind"].as_str().unwrap()));
+        file["tokenizer"]["added_tokens"] = case["added_tokens"].clone();
+        let texts: Vec<String> = serde_json::from_value(case["texts"].clone()).unwrap();
+        let expected = case["ids"].as_array().unwrap();
+        assert!(texts.len() >= 150, "{family}");
+        let from_json = Tokenizer::from_json(
+            &serde_json::to_vec(&file["tokenizer"]).unwrap(),
+            &TokenizerConfig::default(),
+        );
+        check(&from_json.unwrap(), &texts, expected, &format!("{family}, tokenizer.json"));
+        if family == JSON_ALONE {
+            continue;
+        }
+        let gguf = with_added(vocabulary(&file["gguf"]), case["added_tokens"].as_array().unwrap());
+        let written = serde_json::to_vec(&gguf.to_json().unwrap()).unwrap();
+        let from_gguf = Tokenizer::from_vocabulary(gguf).unwrap();
+        check(&from_gguf, &texts, expected, &format!("{family}, GGUF"));
+        let from_written = Tokenizer::from_json(&written, &TokenizerConfig::default()).unwrap();
+        check(&from_written, &texts, expected, &format!("{family}, GGUF written as tokenizer.json"));
+    }
+}
+
+/// A vocabulary with these added tokens, as llama.cpp's converter takes them over: their kinds, none of their flags.
+fn with_added(mut vocabulary: Vocabulary, added: &[Value]) -> Vocabulary {
+    for token in added {
+        let id = usize::try_from(token["id"].as_u64().unwrap()).unwrap();
+        if id >= vocabulary.tokens.len() {
+            vocabulary.tokens.resize(id + 1, String::new());
+            vocabulary.kinds.resize(id + 1, TokenKind::Unused);
+            if !vocabulary.scores.is_empty() {
+                vocabulary.scores.resize(id + 1, 0.0);
+            }
+        }
+        vocabulary.tokens[id] = token["content"].as_str().unwrap().to_owned();
+        if vocabulary.kinds[id] != TokenKind::Unknown {
+            let is_special = token["special"].as_bool().unwrap();
+            vocabulary.kinds[id] = if is_special { TokenKind::Control } else { TokenKind::UserDefined };
+        }
+    }
+    vocabulary
+}
+
+/// Eleven tokens were made of these four: the line ends behind Phi 3's control tokens belong to them.
+#[test]
+fn line_ends_behind_the_control_tokens_of_phi_3_are_no_tokens() {
+    let case = &json("tokenizers/added.json")["phi3"];
+    let file = json("tokenizers/sentencepiece.json");
+    let gguf = with_added(vocabulary(&file["gguf"]), case["added_tokens"].as_array().unwrap());
+    let tokenizer = Tokenizer::from_vocabulary(gguf).unwrap();
+    let ids = tokenizer.encode("<|user|>\n\n\n<|end|>\n<|assistant|>\n\n<|end|>\n", Special::Parse);
+    let names: Vec<String> = ids.iter().map(|&id| tokenizer.spelling(id)).collect();
+    assert_eq!(names, ["<|user|>", "<|end|>", "<|assistant|>", "<|end|>"]);
+}
+
 fn message(value: &Json) -> Message {
     let Json::Object(fields) = value else { panic!("{value:?}") };
     let text = |name: &str| match fields.iter().find(|(known, _)| known == name) {

@@ -13,24 +13,24 @@ use super::server::{Server, chat, endless, status, wait};
 use crate::tiny_commands;
 
 /// A model that may speak for long.
-fn model() -> &'static Path {
+pub(super) fn long_model() -> &'static Path {
     static MODEL: OnceLock<std::path::PathBuf> = OnceLock::new();
     let spec = SyntheticSpec { context: 20_000, ..tiny_commands::spec() };
     MODEL.get_or_init(|| tiny_commands::write("served_for_long.gguf", &spec))
 }
 
 pub(super) fn start(arguments: &[&str]) -> Server {
-    Server::start(model(), &[&["--no-spec", "--context", "20000"], arguments].concat())
+    Server::start(long_model(), &[&["--no-spec", "--context", "20000"], arguments].concat())
 }
 
-const RUNNING: &str = "yggc_requests_running";
-const WAITING: &str = "yggc_queue_length";
+pub(super) const RUNNING: &str = "yggc_requests_running";
+pub(super) const WAITING: &str = "yggc_queue_length";
 
-fn requests(status: u16) -> String {
+pub(super) fn requests(status: u16) -> String {
     format!("yggc_requests_total{{route=\"/v1/chat/completions\",status=\"{status}\"}}")
 }
 
-fn streamed(mut body: Value) -> Value {
+pub(super) fn streamed(mut body: Value) -> Value {
     body["stream"] = json!(true);
     body
 }
@@ -161,7 +161,7 @@ fn a_request_that_comes_after_the_drain_began_is_answered_on_a_connection_from_b
 
 #[test]
 fn bodies_that_do_not_come_hold_neither_places_nor_the_end_up_for_good() {
-    let mut server = start(&["--connections", "3", "--drain", "3600"]);
+    let mut server = start(&["--connections", "4", "--drain", "3600"]);
     let head =
         "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{\"model\"";
     let begin = || {
@@ -170,7 +170,7 @@ fn bodies_that_do_not_come_hold_neither_places_nor_the_end_up_for_good() {
         stream
     };
     let mut slow = [(); 3].map(|()| begin());
-    assert_eq!(server.get("/health").status, 200, "asked when a place is free");
+    assert_eq!(server.get("/health").status, 200);
     assert!(slow.iter_mut().all(|stream| status(stream) == Some(408)));
     let mut last = begin();
     // Answered behind the head of that request.

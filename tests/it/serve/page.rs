@@ -30,9 +30,23 @@ fn a_browser_gets_a_page_that_loads_nothing_else() {
         assert!(!text.contains(foreign), "{foreign}");
     }
     // The model's text is text.
-    for unsafe_way in
-        ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", " onclick=", " style="]
-    {
+    for unsafe_way in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "setHTML",
+        "createContextualFragment",
+        "DOMParser",
+        "srcdoc",
+        "document.write",
+        "eval(",
+        "Function(",
+        "javascript:",
+        "setAttribute(\"on",
+        ".href",
+        " onclick=",
+        " style=",
+    ] {
         assert!(!text.contains(unsafe_way), "{unsafe_way}");
     }
     let policy = reply.header("content-security-policy").unwrap();
@@ -41,6 +55,25 @@ fn a_browser_gets_a_page_that_loads_nothing_else() {
     let nonce = policy.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
     assert!(nonce.len() == 32 && text.matches(nonce).count() == 2 && !text.contains("NONCE"), "{policy}");
     assert_ne!(page(&server).header("content-security-policy"), Some(policy), "another number every time");
+}
+
+#[test]
+fn names_and_errors_that_are_markup_are_json_and_not_part_of_the_page() {
+    let markup = "<img src=x onerror=alert(1)>";
+    let server = Server::start(model(), &["--no-spec", "--model-name", markup]);
+    assert!(!page(&server).text.contains("<img"));
+    let path = "/v1/models/%3Cimg%20src=x%20onerror=alert(2)%3E";
+    let refused = server.get_with(path, &[BROWSER]);
+    let body = json!({"model": markup, "messages": [{"role": markup, "content": "a"}], "drafter": markup});
+    for reply in [server.get("/"), server.get("/v1/models"), refused, server.chat(&body)] {
+        assert!(reply.text.contains("<img"), "{reply:?}");
+        assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
+        assert!(reply.json().is_object(), "{reply:?}");
+    }
+    // Labels of metrics are quoted.
+    let metrics = server.get("/metrics");
+    assert!(metrics.header("content-type").expect("said").starts_with("text/plain"), "{metrics:?}");
+    assert!(metrics.text.contains(&format!("\"{markup}\"")), "{}", metrics.text);
 }
 
 #[test]

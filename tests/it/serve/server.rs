@@ -61,8 +61,11 @@ impl Server {
 
     /// The same, on another device.
     pub(super) fn start_as(mut command: Command, set: impl FnOnce(&mut Command)) -> Self {
-        command.args(["--port", "0", "--model-name", "tiny"]).env_remove("YGGC_API_KEY");
+        command.args(["--port", "0"]).env_remove("YGGC_API_KEY");
         set(&mut command);
+        if !command.get_args().any(|argument| argument == "--model-name") {
+            command.args(["--model-name", "tiny"]);
+        }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("yggc starts");
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -151,6 +154,13 @@ impl Server {
     #[track_caller]
     pub(super) fn wait_for(&self, name: &str, number: f64) {
         wait(|| self.metric(name) == number, &format!("{name} to be {number}"));
+    }
+
+    /// Its memory.
+    pub(super) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     /// Sends a signal by name.

@@ -15,7 +15,7 @@ fn clients_of_every_kind_at_once_get_their_own_answers_and_leave_nothing() {
         "--yggc",
         env!("CARGO_BIN_EXE_yggc"),
         "--seconds",
-        "5",
+        "20",
         "--tokens",
         "16",
         "--alone",
