@@ -8,7 +8,6 @@ use std::{
 };
 
 use serde_json::Value;
-use ygg_kernels::WeightFormat;
 use ygg_profiler::{Profile, Stage};
 use yggc::{
     measure::profile_file,
@@ -17,24 +16,14 @@ use yggc::{
 };
 
 use crate::{
+    memory_plans::spec,
     program::{failure, success, yggc},
     streaming::written,
 };
 
-/// Layers whose matrices are several pages, in a format of which substitutes of all bits are smaller. Few of the calibration prompts fit the context.
+/// A model that few of the calibration prompts fit.
 fn model() -> PathBuf {
-    let spec = SyntheticSpec {
-        layers: 6,
-        width: 256,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: 64,
-        feed_forward: 512,
-        vocabulary: 300,
-        context: 112,
-        format: WeightFormat::Q8_0,
-        ..SyntheticSpec::default()
-    };
+    let spec = SyntheticSpec { context: 112, ..spec() };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("first_streamed_use");
     fs::create_dir_all(&folder).expect("the target folder is writable");
     static MODEL: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
