@@ -45,9 +45,9 @@
 //!
 //! # Features
 //!
-//! `planner` adds the offline rooms [`planner`], [`measure`] and [`verify`]. The program has them; a library that decodes by a plan does
-//! not need them. `compare`, which `planner` implies, adds code that exists only for comparisons: eager execution, the search for
-//! templates, Lookahead decoding, the analysis of chains.
+//! `planner` adds the offline rooms [`planner`], [`measure`] and [`verify`], and what exists only to compare with: eager execution, the
+//! search for templates, Lookahead's ablations, the analysis of chains. The program has them; a library that decodes by a plan does not
+//! need them.
 //!
 //! # Letters
 //!

@@ -57,7 +57,7 @@ const PACKAGES: &[&str] = &["c_api", "python"];
 /// `(crate, places that may name it)`: rooms, or the member crates `kernels` and `profiler`. `*` is any place.
 const CRATES: &[(&str, &[&str])] = &[
     ("ygg_kernels", &["ir", "model", "compile", "backend", "kernels"]),
-    ("ygg_profiler", &["plan", "policy", "planner", "measure", "cli"]),
+    ("ygg_profiler", &["model", "plan", "policy", "planner", "speculate", "measure", "verify", "cli"]),
     ("yggc", OUTSIDE),
     ("axum", &["serve"]),
     ("bincode", &["storage"]),
@@ -82,7 +82,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("libc", &["kernels", "backend", "storage"]),
     ("memmap2", &["storage"]),
     ("base64", &["text"]),
-    ("chrono", &["text", "engine"]),
+    ("chrono", &["text", "engine", "profiler"]),
     ("minijinja", &["text"]),
     ("minijinja_contrib", &["text"]),
     ("opentelemetry", &["serve"]),

@@ -1,5 +1,7 @@
 //! Mutations of seeds without coverage feedback, for tests without libFuzzer.
 
+use ygg_profiler::Random;
+
 /// Numbers at whose neighbours programs err.
 const INTERESTING: [u64; 12] = [
     0,
@@ -20,25 +22,12 @@ const MARKS: &[u8] = b"\0\"\\{}[]()%<>|/:,.-+0159aeEtnf \n\xC3\xA9\xFF";
 
 /// Reproducible mutations: those of a seed are always the same.
 #[derive(Debug, Clone)]
-pub struct Mutator(u64);
+pub struct Mutator(Random);
 
 impl Mutator {
     /// The mutations of `seed`.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// SplitMix64.
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.bits() % limit.max(1) as u64) as usize
+        Self(Random::new(seed))
     }
 
     /// One of the seeds with one to four edits.
@@ -46,37 +35,37 @@ impl Mutator {
     /// # Panics
     /// If there are no seeds.
     pub fn of(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = seeds[self.below(seeds.len())].clone();
-        for _ in 0..=self.below(4) {
-            let other = self.below(seeds.len());
+        let mut bytes = seeds[self.0.below(seeds.len())].clone();
+        for _ in 0..=self.0.below(4) {
+            let other = self.0.below(seeds.len());
             self.edit(&mut bytes, &seeds[other]);
         }
         bytes
     }
 
     fn edit(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
-        let at = self.below(bytes.len());
+        let at = self.0.below(bytes.len().max(1));
         let rest = bytes.len() - at;
-        match self.below(9) {
-            _ if bytes.is_empty() => bytes.push(self.bits() as u8),
-            0 => bytes[at] ^= 1 << self.below(8),
-            1 => bytes[at] = self.bits() as u8,
-            2 => bytes[at] = MARKS[self.below(MARKS.len())],
+        match self.0.below(9) {
+            _ if bytes.is_empty() => bytes.push(self.0.bits() as u8),
+            0 => bytes[at] ^= 1 << self.0.below(8),
+            1 => bytes[at] = self.0.bits() as u8,
+            2 => bytes[at] = MARKS[self.0.below(MARKS.len())],
             3 => {
-                let width = (1 << self.below(4)).min(rest);
-                let number = INTERESTING[self.below(INTERESTING.len())].to_le_bytes();
+                let width = (1 << self.0.below(4)).min(rest);
+                let number = INTERESTING[self.0.below(INTERESTING.len())].to_le_bytes();
                 bytes[at..at + width].copy_from_slice(&number[..width]);
             }
-            4 => bytes[at] = bytes[at].wrapping_add(if self.below(2) == 0 { 1 } else { 255 }),
-            5 => drop(bytes.drain(at..at + (1 + self.below(8)).min(rest))),
+            4 => bytes[at] = bytes[at].wrapping_add(if self.0.below(2) == 0 { 1 } else { 255 }),
+            5 => drop(bytes.drain(at..at + (1 + self.0.below(8)).min(rest))),
             6 => {
-                let end = at + (1 + self.below(16)).min(rest);
+                let end = at + (1 + self.0.below(16)).min(rest);
                 bytes.extend_from_within(at..end);
                 bytes[at..].rotate_right(end - at);
             }
             7 => {
-                let from = self.below(other.len());
-                let end = from + (1 + self.below(32)).min(other.len() - from);
+                let from = self.0.below(other.len().max(1));
+                let end = from + (1 + self.0.below(32)).min(other.len() - from);
                 bytes.splice(at..at, other[from..end].iter().copied());
             }
             _ => bytes.truncate(at),

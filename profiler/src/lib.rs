@@ -7,7 +7,6 @@
 //! The crate knows no graph, no model, no backend and no file of profiles. It also brings the program that makes drafters along ([`DISTILL_MODULES`]), as text.
 #![forbid(unsafe_code)]
 
-mod atomic_file;
 mod depth;
 mod distillation;
 mod fingerprint;
@@ -16,6 +15,7 @@ mod live_trace;
 mod machine;
 mod named;
 mod profile;
+mod random;
 mod selection;
 pub mod statistics;
 mod subject;
@@ -25,7 +25,6 @@ mod tuning;
 mod unix_time;
 mod weight_memory;
 
-pub use atomic_file::replace_file;
 pub use depth::{
     CrossFit, DEEPEST, DepthNetwork, DepthPredictor, DepthReport, DepthSample, Layers, NetworkFault,
     TrainingSettings, UNITS, cross_fit,
@@ -40,6 +39,7 @@ pub use grid::{
 pub use live_trace::{LivePrompt, LiveStep, LiveTrace};
 pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError, Swing};
+pub use random::Random;
 pub use selection::{CellSelection, SelectionError};
 pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject, Worker};
 pub use table::{Finding, LatencyTable, Summary, TableError};

@@ -4,6 +4,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 const MINUTE_S: u64 = 60;
@@ -24,16 +25,6 @@ const DAY_S: u64 = 24 * HOUR_S;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixTime(u64);
-
-/// The parts of a date and time in UTC.
-struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
 
 impl UnixTime {
     /// The time so many seconds after 1970-01-01 00:00 UTC.
@@ -71,38 +62,21 @@ impl UnixTime {
 
     /// Date and time by RFC 3339: `2026-11-22T14:03:00Z`.
     pub fn rfc3339(self) -> String {
-        let Civil { year, month, day, hour, minute, second } = self.civil();
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        self.utc().format("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
-    /// By the calendar's 400-year cycle (<https://howardhinnant.github.io/date_algorithms.html#civil_from_days>).
-    fn civil(self) -> Civil {
-        let (days, second) = (self.0 / DAY_S, self.0 % DAY_S);
-        let days = days + 719_468;
-        let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        // Years begin in March here, so that the leap day is the last.
-        let month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month + 2) / 5 + 1;
-        let month = if month < 10 { month + 3 } else { month - 9 };
-        let year = era * 400 + year_of_era + u64::from(month <= 2);
-        Civil {
-            year,
-            month,
-            day,
-            hour: second / HOUR_S,
-            minute: second / MINUTE_S % 60,
-            second: second % MINUTE_S,
-        }
+    /// In UTC; the last time that has a date, if a hostile file names a later one.
+    fn utc(self) -> DateTime<Utc> {
+        i64::try_from(self.0)
+            .ok()
+            .and_then(|s| DateTime::from_timestamp(s, 0))
+            .unwrap_or(DateTime::<Utc>::MAX_UTC)
     }
 }
 
 impl fmt::Display for UnixTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Civil { year, month, day, hour, minute, second: _ } = self.civil();
-        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+        write!(f, "{}", self.utc().format("%Y-%m-%d %H:%M UTC"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory of one request: the arena that steps share and the cache.
 
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 use std::collections::BTreeMap;
 use std::{alloc::Layout, ops::Range, ptr::NonNull};
 
@@ -98,7 +98,7 @@ enum Places {
     Together(Block),
     /// Of eager execution: every value has a buffer while it is claimed, found by its offset; released ones wait in a cache, by size, to be claimed
     /// again.
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     Apart { claimed: BTreeMap<usize, Block>, released: BTreeMap<usize, Vec<Block>> },
 }
 
@@ -113,7 +113,7 @@ impl Arena {
         let bytes = elements * size_of::<f32>();
         match &self.0 {
             Places::Together(block) => block.at(region.offset_bytes, bytes).cast(),
-            #[cfg(feature = "compare")]
+            #[cfg(feature = "planner")]
             Places::Apart { claimed, released: _ } => {
                 let (start, block) =
                     claimed.range(..=region.offset_bytes).next_back().expect("a claimed value");
@@ -150,7 +150,7 @@ impl Arena {
     }
 }
 
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 impl Arena {
     /// An arena without bytes, for programs whose values have bytes of their own: each must be claimed before it is written.
     pub(super) fn apart() -> Self {

@@ -8,7 +8,7 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 mod eager;
 mod error;
 mod instruments;
@@ -23,7 +23,7 @@ pub(crate) use cpu::processors;
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels, keep_kernels_apart};
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 pub use eager::load_eager;
 pub use error::BackendError;
 pub use instruments::{Exercise, Instruments, Moment, Observer};

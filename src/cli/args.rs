@@ -9,9 +9,12 @@ use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use ygg_profiler::CellSelection;
 use yggc::{
+    engine::{Activations, KvFormat, Tier},
     ir::WeightFormat,
     model::{InflatedShape, synthetic::SyntheticSpec},
     planner::Fix,
+    policy::SkipObjective,
+    speculate::DraftGrowth,
 };
 
 mod answer;
@@ -35,8 +38,7 @@ pub(crate) use environment::Environment;
 pub(crate) use environment::HubEnvironment;
 pub(crate) use memory::{ContextArgs, MemoryArgs};
 pub(crate) use names::{
-    ActivationsName, Arm, CacheName, DeviceName, DistilledKind, DraftGrowthName, DrafterName, DrafterNames,
-    IsaName, KindName, PropertyName, SkipObjectiveName, StageName,
+    Arm, DeviceName, DistilledKind, DrafterName, DrafterNames, KindName, PropertyName, StageName,
 };
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
@@ -145,14 +147,14 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_enum, default_value_t = DeviceName::Cpu, help_heading = "Machine")]
     pub(crate) device: DeviceName,
     /// Instruction set of the CPU kernels [default: the fastest one that this CPU has]
-    #[arg(long, value_enum, env = "YGG_ISA", help_heading = "Machine")]
-    pub(crate) isa: Option<IsaName>,
+    #[arg(long, value_parser = names::isa(), env = "YGG_ISA", help_heading = "Machine")]
+    pub(crate) isa: Option<Tier>,
     /// Numbers that quantised weights are multiplied by; changes answers [default: int8 on a CPU, native on a GPU]
-    #[arg(long, value_enum, help_heading = "Machine")]
-    pub(crate) activations: Option<ActivationsName>,
+    #[arg(long, value_parser = names::activations(), help_heading = "Machine")]
+    pub(crate) activations: Option<Activations>,
     /// Element type of the key/value cache; changes answers
-    #[arg(long, value_enum, default_value_t = CacheName::F16, help_heading = "Machine")]
-    pub(crate) cache: CacheName,
+    #[arg(long, value_parser = names::cache_format(), default_value = "f16", help_heading = "Machine")]
+    pub(crate) cache: KvFormat,
     /// Most bytes of weights in memory, a GPU's own with --device cuda, as in 500M or 2G; for every forward the rest is read from disk, or
     /// copied to the GPU. Changes no answer [default: what the plan of --plan is for, else all in memory]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Machine")]
@@ -178,8 +180,8 @@ pub(crate) struct InspectArgs {
     #[arg(long, value_name = "ROWS", value_parser = width, allow_negative_numbers = true, default_value_t = 4)]
     pub(crate) width: usize,
     /// Element type of the key/value cache
-    #[arg(long, value_enum, default_value_t = CacheName::F16)]
-    pub(crate) cache: CacheName,
+    #[arg(long, value_parser = names::cache_format(), default_value = "f16")]
+    pub(crate) cache: KvFormat,
     /// Write a model of this shape with random weights and inspect it; for measuring latencies only
     #[arg(long, value_name = "SHAPE", value_parser = PossibleValuesParser::new(SyntheticSpec::SHAPES),
           requires = "output", conflicts_with = "model")]
@@ -533,11 +535,12 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SkipArgs {
     /// What drafter swift optimises when it chooses the layers to leave out
-    #[arg(long, value_name = "O", value_enum, default_value_t = SkipObjectiveName::Matchness, help_heading = "Drafting")]
-    pub(crate) skip_objective: SkipObjectiveName,
+    #[arg(long, value_name = "O", value_parser = names::skip_objective(), default_value = "matchness",
+          help_heading = "Drafting")]
+    pub(crate) skip_objective: SkipObjective,
     /// Shape of the drafts of drafter swift
-    #[arg(long, value_name = "G", value_enum, default_value_t = DraftGrowthName::Equal, help_heading = "Drafting")]
-    pub(crate) draft_growth: DraftGrowthName,
+    #[arg(long, value_name = "G", value_parser = names::draft_growth(), default_value = "equal", help_heading = "Drafting")]
+    pub(crate) draft_growth: DraftGrowth,
 }
 
 #[derive(Debug, Args)]

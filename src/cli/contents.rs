@@ -17,10 +17,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use ygg_profiler::replace_file;
 use yggc::{
     model::{Contents, Model},
-    storage::{FileStamp, when_idle},
+    storage::{FileStamp, replace_file, when_idle},
 };
 
 use crate::cli::{

@@ -17,7 +17,7 @@ use crate::cli::{
     error::Failure,
     fetch, loading, output,
     planning::load_options,
-    settings::{Machine, cache_format},
+    settings::Machine,
 };
 
 /// The first and the last stage of compiling.
@@ -53,7 +53,7 @@ pub(crate) fn command(args: &InspectArgs, cache: &CachePlace) -> Result<(), Fail
         (None, _, _) | (_, None, None) => fetch::resolve(args.model.model.as_deref(), cache)?,
     };
     let model = loading::open(&path, cache)?;
-    let machine = Machine { cache: cache_format(args.cache), ..Machine::whole() };
+    let machine = Machine { cache: args.cache, ..Machine::whole() };
     let device = DeviceSpec::cpu(machine.tier, machine.cache);
     let binding = Binding { width: args.width, outputs: args.width };
     if let Some(name) = dumped {

@@ -2,8 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use ygg_profiler::replace_file;
-use yggc::engine::Engine;
+use yggc::{engine::Engine, storage::replace_file};
 
 use crate::cli::{error::Failure, settings};
 

@@ -21,11 +21,12 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use ygg_profiler::{BuildFingerprint, Fingerprints, ModelFingerprint, Profile, replace_file};
+use ygg_profiler::{BuildFingerprint, Fingerprints, ModelFingerprint, Profile};
 use yggc::{
     measure::profile_file::{self, PROFILE_FORMAT},
     plan::{self, FittedPlan, Plan, PlanError},
     planner::MemoryBudget,
+    storage::replace_file,
 };
 
 use crate::cli::{
@@ -168,7 +169,7 @@ impl LockedPlan<'_> {
     }
 }
 
-/// Whether this is a partial file that a killed writer left (see [`ygg_profiler::replace_file`]).
+/// Whether this is a partial file that a killed writer left (see [`yggc::storage::replace_file`]).
 fn is_half_written(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with('.') && name.ends_with(".partial")

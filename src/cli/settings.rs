@@ -15,26 +15,14 @@ use yggc::{
     model::Model,
     plan::{DEFAULT_CONTEXT, Fingerprints},
     planner::MemoryBudget,
-    policy::{SkipObjective, SkipSearchSettings},
-    speculate::DraftGrowth,
+    policy::SkipSearchSettings,
 };
 
 use crate::cli::{
-    args::{
-        ActivationsName, AnswerArgs, CacheName, ConstraintArgs, DeviceArgs, DeviceName, DraftGrowthName,
-        IsaName, RunArgs, SamplingArgs, SkipArgs, SkipObjectiveName, StoreArgs,
-    },
+    args::{AnswerArgs, ConstraintArgs, DeviceArgs, DeviceName, RunArgs, SamplingArgs, SkipArgs, StoreArgs},
     error::Failure,
     memory, output,
 };
-
-/// The cache format of a name.
-pub(crate) fn cache_format(name: CacheName) -> KvFormat {
-    match name {
-        CacheName::F16 => KvFormat::F16,
-        CacheName::Q8 => KvFormat::Q8,
-    }
-}
 
 /// Where and with which numeric class a model runs.
 #[derive(Debug, Clone, Copy)]
@@ -83,11 +71,7 @@ impl Machine {
     /// # Errors
     /// [`Failure::Device`] if the device or instruction set is not built in or not available.
     pub(crate) fn new(args: &DeviceArgs) -> Result<Self, Failure> {
-        let activations = args.activations.map(|name| match name {
-            ActivationsName::Native => Activations::Native,
-            ActivationsName::Int8 => Activations::Int8,
-        });
-        let cache = cache_format(args.cache);
+        let DeviceArgs { activations, cache, .. } = *args;
         let tier = match (args.device, args.isa) {
             (DeviceName::Cpu, isa) => isa.map_or(Ok(Tier::detect_best()), tier)?,
             (DeviceName::Cuda, Some(_)) => {
@@ -200,17 +184,11 @@ fn cuda(_: bool) -> Result<(), Failure> {
     ))
 }
 
-fn tier(name: IsaName) -> Result<Tier, Failure> {
+/// An instruction set, which this processor must have.
+fn tier(tier: Tier) -> Result<Tier, Failure> {
     let here = || {
         let offered = available_tiers().into_iter().filter(|tier| *tier != Tier::Reference);
         offered.map(Tier::name).collect::<Vec<_>>().join(", ")
-    };
-    let tier = match name {
-        IsaName::Portable => Tier::Portable,
-        IsaName::Avx2 => Tier::Avx2,
-        IsaName::Avx512 => Tier::Avx512,
-        IsaName::Avx512Bf16 => Tier::Avx512Bf16,
-        IsaName::Amx => Tier::Amx,
     };
     if tier.is_available() {
         return Ok(tier);
@@ -232,14 +210,7 @@ pub(crate) fn drafter(args: &RunArgs) -> DrafterChoice {
 
 /// The options with the settings of drafter swift.
 pub(crate) fn with_skip(args: &SkipArgs, options: Options) -> Options {
-    let objective = match args.skip_objective {
-        SkipObjectiveName::Matchness => SkipObjective::Matchness,
-        SkipObjectiveName::Speed => SkipObjective::Speed,
-    };
-    let draft_growth = match args.draft_growth {
-        DraftGrowthName::Equal => DraftGrowth::Equal,
-        DraftGrowthName::Confident => DraftGrowth::Confident,
-    };
+    let SkipArgs { skip_objective: objective, draft_growth } = *args;
     Options { skip_search: SkipSearchSettings { objective, ..options.skip_search }, draft_growth, ..options }
 }
 
@@ -396,14 +367,8 @@ mod tests {
 
     #[test]
     fn instruction_sets_that_are_not_here_are_refused_with_those_that_are() {
-        for (name, meant) in [
-            (IsaName::Portable, Tier::Portable),
-            (IsaName::Avx2, Tier::Avx2),
-            (IsaName::Avx512, Tier::Avx512),
-            (IsaName::Avx512Bf16, Tier::Avx512Bf16),
-            (IsaName::Amx, Tier::Amx),
-        ] {
-            match tier(name) {
+        for meant in [Tier::Portable, Tier::Avx2, Tier::Avx512, Tier::Avx512Bf16, Tier::Amx] {
+            match tier(meant) {
                 Ok(found) => assert!(found == meant && meant.is_available()),
                 Err(error) => {
                     assert!(matches!(error, Failure::Device(_)) && !meant.is_available());
@@ -413,7 +378,7 @@ mod tests {
                 }
             }
         }
-        assert!(tier(IsaName::Portable).is_ok());
+        assert!(tier(Tier::Portable).is_ok());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) enum Placement {
     /// Bytes are reused as soon as nothing needs them, and residual sums are in place.
     Reused,
     /// Every value but a view has bytes of its own.
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     Apart,
 }
 
@@ -124,7 +124,7 @@ fn blocks(
         let last = last.unwrap_or(step[&value]);
         let (first, last) = match placement {
             Placement::Reused => (step[&owner], last),
-            #[cfg(feature = "compare")]
+            #[cfg(feature = "planner")]
             Placement::Apart => (0, usize::MAX),
         };
         if let Some(block) = number.get(&owner) {

@@ -8,7 +8,7 @@
 //! - everything is deterministic: same graph, binding and device, same program.
 //!
 //! [`check_arena`] is the independent judge of the layout. [`compile_stages`] and [`compile_until`] show every stage.
-//! With the feature `compare`, `compile_unfused` makes what a framework without a compiler would run, to be measured against.
+//! With the feature `planner`, `compile_unfused` makes what a framework without a compiler would run, to be measured against.
 #![forbid(unsafe_code)]
 
 mod arena;
@@ -20,7 +20,7 @@ mod passes;
 mod select_kernels;
 mod stages;
 mod to_program;
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 mod unfused;
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod tests;
 pub use arena_checker::{ArenaError, check_arena};
 pub use error::CompileError;
 pub use stages::{Stage, compile_stages, compile_until, stage_names};
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 pub use unfused::compile_unfused;
 
 use crate::ir::{Binding, DeviceSpec, Graph, GraphError, Program};

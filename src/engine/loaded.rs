@@ -172,7 +172,7 @@ impl Loaded {
     ///
     /// # Errors
     /// [`Error`] of kind `Device` when the machine refuses.
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     pub fn eager(&self) -> Result<Self, Error> {
         let options = self.set_options(Vec::new(), self.model.config.context);
         let set = ExecutableSet::build_eager(&self.model.graph, self.model.weights.as_ref(), &options)?;

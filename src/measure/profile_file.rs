@@ -2,9 +2,9 @@
 use std::{io, path::Path};
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::{LivePrompt, LiveTrace, Profile, ProfileError, PromptTrace, Trace, replace_file};
+use ygg_profiler::{LivePrompt, LiveTrace, Profile, ProfileError, PromptTrace, Trace};
 
-use crate::storage::{Seal, SealError};
+use crate::storage::{Seal, SealError, replace_file};
 
 use self::columns::{LiveColumns, StepColumns};
 

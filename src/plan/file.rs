@@ -1,10 +1,8 @@
 //! The plan file: a [sealed file](crate::storage::Seal) of a [`Plan`].
 use std::path::Path;
 
-use ygg_profiler::replace_file;
-
 use super::{Plan, PlanError};
-use crate::storage::Seal;
+use crate::storage::{Seal, replace_file};
 
 /// The version of the format this build reads and writes; it changes with every field of [`Plan`].
 pub const PLAN_FORMAT: u32 = 9;

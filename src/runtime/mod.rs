@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod draft_sets;
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 mod eager;
 mod error;
 mod executable_set;

@@ -1,10 +1,6 @@
 //! Fields of requests that other servers know.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, de::IgnoredAny};
-
-use super::{answers::Refused, requests::parse};
+use super::{answers::Refused, numbers::Others};
 
 /// Fields by which other servers change what is generated, and which mean nothing here.
 const FOREIGN: [&str; 37] = [
@@ -47,42 +43,19 @@ const FOREIGN: [&str; 37] = [
     "xtc_threshold",
 ];
 
-/// Refuses a field that would change the answer on another server.
-pub(super) fn refuse(body: &[u8]) -> Result<(), Refused> {
-    refuse_others(body)?;
-    let fields: BTreeMap<String, Option<IgnoredAny>> = parse(body)?;
-    match FOREIGN.into_iter().find(|name| matches!(fields.get(*name), Some(Some(_)))) {
-        Some(name) => Err(Refused::field(name, "this server has no such setting; leave it out")),
-        None => Ok(()),
-    }
-}
-
 /// Settings of other servers, each with its default, which is what happens here. Routers write them into every request.
-#[derive(Debug, Deserialize)]
-struct Defaults {
-    ignore_eos: Option<bool>,
-    include_stop_str_in_output: Option<bool>,
-    no_stop_trim: Option<bool>,
-    return_hidden_states: Option<bool>,
-    skip_special_tokens: Option<bool>,
-}
+const DEFAULTS: [(&str, bool); 5] = [
+    ("ignore_eos", false),
+    ("include_stop_str_in_output", false),
+    ("no_stop_trim", false),
+    ("return_hidden_states", false),
+    ("skip_special_tokens", true),
+];
 
-fn refuse_others(body: &[u8]) -> Result<(), Refused> {
-    let Defaults {
-        ignore_eos,
-        include_stop_str_in_output,
-        no_stop_trim,
-        return_hidden_states,
-        skip_special_tokens,
-    } = parse(body)?;
-    for (name, found, expected) in [
-        ("ignore_eos", ignore_eos, false),
-        ("include_stop_str_in_output", include_stop_str_in_output, false),
-        ("no_stop_trim", no_stop_trim, false),
-        ("return_hidden_states", return_hidden_states, false),
-        ("skip_special_tokens", skip_special_tokens, true),
-    ] {
-        if found.is_some_and(|found| found != expected) {
+/// Refuses a field that would change the answer on another server.
+pub(super) fn refuse(fields: &Others) -> Result<(), Refused> {
+    for (name, expected) in DEFAULTS {
+        if fields.flag(name)?.is_some_and(|found| found != expected) {
             let what = format!(
                 "expected {expected}, as this server has no such setting, found {}; leave it out",
                 !expected
@@ -90,7 +63,10 @@ fn refuse_others(body: &[u8]) -> Result<(), Refused> {
             return Err(Refused::field(name, what));
         }
     }
-    Ok(())
+    match FOREIGN.into_iter().find(|name| fields.get(name).is_some()) {
+        Some(name) => Err(Refused::field(name, "this server has no such setting; leave it out")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -99,16 +75,16 @@ mod tests {
 
     #[test]
     fn what_a_router_writes_is_taken_and_what_would_change_an_answer_is_not() {
-        let by_a_router =
-            br#"{"messages": [], "no_stop_trim": false, "ignore_eos": false, "skip_special_tokens": true,
+        let refuse = |body: &str| refuse(&serde_json::from_str(body).unwrap());
+        let by_a_router = r#"{"messages": [], "no_stop_trim": false, "ignore_eos": false, "skip_special_tokens": true,
             "separate_reasoning": true, "stream_reasoning": true, "return_hidden_states": false}"#;
         refuse(by_a_router).unwrap();
         for (body, field) in [
-            (&br#"{"ignore_eos": true}"#[..], "ignore_eos"),
-            (br#"{"skip_special_tokens": false}"#, "skip_special_tokens"),
-            (br#"{"no_stop_trim": true}"#, "no_stop_trim"),
-            (br#"{"ignore_eos": 1}"#, "ignore_eos"),
-            (br#"{"min_tokens": 4}"#, "min_tokens"),
+            (r#"{"ignore_eos": true}"#, "ignore_eos"),
+            (r#"{"skip_special_tokens": false}"#, "skip_special_tokens"),
+            (r#"{"no_stop_trim": true}"#, "no_stop_trim"),
+            (r#"{"ignore_eos": 1}"#, "ignore_eos"),
+            (r#"{"min_tokens": 4}"#, "min_tokens"),
         ] {
             let refused = refuse(body).unwrap_err();
             assert!(refused.message.starts_with(field), "{}", refused.message);

@@ -1,11 +1,11 @@
 //! The numbers of requests, in one table: what each may be, on which paths, and what it is where a request does not say. Those of
 //! sampling are the library's, as far as OpenAI has no others.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+    de::{Error as _, MapAccess, Visitor},
 };
 use serde_json::Value;
 use yggc::engine::{Parameter, Values};
@@ -95,32 +95,32 @@ static TABLE: [&Field; 14] = [
     &TOP_LOG_PROBS,
 ];
 
-/// The values of a body's numbers, as they were sent.
-#[derive(Debug, Default)]
-pub(super) struct Sent([Option<Value>; TABLE.len()]);
+/// The fields of a body that a request has no name for: numbers, flags, and settings of other servers.
+#[derive(Debug)]
+pub(super) struct Others(BTreeMap<String, Value>);
 
-impl<'de> Deserialize<'de> for Sent {
+impl<'de> Deserialize<'de> for Others {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Sent;
+            type Value = Others;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Sent, A::Error> {
-                let mut sent = Sent::default();
-                while let Some(name) = map.next_key::<String>()? {
-                    match TABLE.iter().position(|field| field.parameter.name == name) {
-                        None => drop(map.next_value::<IgnoredAny>()?),
-                        Some(place) if sent.0[place].is_some() => {
-                            return Err(A::Error::duplicate_field(TABLE[place].parameter.name));
-                        }
-                        Some(place) => sent.0[place] = Some(map.next_value()?),
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Others, A::Error> {
+                let mut others = BTreeMap::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    let known = TABLE.iter().find(|field| field.name() == name);
+                    // Of what means nothing here the last counts, as other readers of JSON have it.
+                    if others.insert(name, value).is_some()
+                        && let Some(field) = known
+                    {
+                        return Err(A::Error::duplicate_field(field.name()));
                     }
                 }
-                Ok(sent)
+                Ok(Others(others))
             }
         }
         deserializer.deserialize_map(Fields)
@@ -138,17 +138,33 @@ enum Number {
 #[derive(Debug)]
 pub(super) struct Numbers([Option<Number>; TABLE.len()]);
 
-impl Sent {
+impl Others {
+    /// A field, unless it is absent or null, which OpenAI takes as absent.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A field that is true or false.
+    ///
+    /// # Errors
+    /// A refusal of anything else.
+    pub(super) fn flag(&self, name: &'static str) -> Result<Option<bool>, Refused> {
+        let flag = |value: &Value| {
+            value.as_bool().ok_or_else(|| {
+                Refused::field(name, format!("found {} where true or false belongs", described(value)))
+            })
+        };
+        self.get(name).map(flag).transpose()
+    }
+
     /// The numbers that the path knows; those of other paths are fields that say nothing here.
     ///
     /// # Errors
     /// A refusal of the first that is no number of its range.
-    pub(super) fn read(&self, path: Endpoint) -> Result<Numbers, Refused> {
+    pub(super) fn numbers(&self, path: Endpoint) -> Result<Numbers, Refused> {
         let mut numbers = Numbers([None; TABLE.len()]);
-        for ((field, sent), number) in TABLE.iter().zip(&self.0).zip(&mut numbers.0) {
-            // OpenAI takes null as absent.
-            if let Some(value) = sent.as_ref().filter(|value| !value.is_null() && field.paths.contains(&path))
-            {
+        for (field, number) in TABLE.iter().zip(&mut numbers.0) {
+            if let Some(value) = self.get(field.name()).filter(|_| field.paths.contains(&path)) {
                 *number = Some(read(&field.parameter, value)?);
             }
         }

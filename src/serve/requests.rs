@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use yggc::{
     engine::{
-        Adjustment, CancelHandle, Conversation, GenerationPrompt, Parameter, Prompt, Request, Sampling,
+        Adjustment, CancelHandle, Conversation, GenerationPrompt, Json, Parameter, Prompt, Request, Sampling,
         Variables,
     },
     storage::json_fault,
@@ -21,11 +21,11 @@ use super::{
     foreign,
     log_probs::TokenNames,
     messages::MessageBody,
-    numbers::{self, Numbers, Sent},
+    numbers::{self, Numbers, Others},
     prefill,
     settings::Limits,
     structured::ResponseFormat,
-    tools::{Tools, ToolsBody},
+    tools::{ChoiceBody, Tools, ToolsBody},
 };
 
 /// Limits on stop strings: held-back text grows with them.
@@ -34,9 +34,9 @@ const MOST_STOP_BYTES: usize = 512;
 /// Tokens of a completion whose request has no `max_tokens`.
 const COMPLETION_TOKENS: usize = 16;
 
-/// Fields of both endpoints beside the numbers. Fields that OpenAI's clients send and that change nothing here are ignored.
+/// The fields of a body, of either endpoint. Fields that OpenAI's clients send and that change nothing here are ignored.
 #[derive(Debug, Deserialize)]
-struct Terms {
+struct Body {
     model: Option<String>,
     stop: Option<OneOrMore<String>>,
     logit_bias: Option<BTreeMap<String, Value>>,
@@ -44,6 +44,22 @@ struct Terms {
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     drafter: Option<String>,
+    response_format: Option<ResponseFormat>,
+    // Of a chat.
+    messages: Option<Vec<MessageBody>>,
+    functions: Option<Vec<Value>>,
+    chat_template_kwargs: Option<Variables>,
+    add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
+    tools: Option<Vec<Json>>,
+    tool_choice: Option<ChoiceBody>,
+    parallel_tool_calls: Option<bool>,
+    // Of a completion.
+    prompt: Option<PromptBody>,
+    echo: Option<bool>,
+    suffix: Option<String>,
+    #[serde(flatten)]
+    others: Others,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,25 +82,6 @@ impl<T> From<OneOrMore<T>> for Vec<T> {
             OneOrMore::More(more) => more,
         }
     }
-}
-
-#[derive(Debug, Deserialize)]
-struct ChatBody {
-    messages: Vec<MessageBody>,
-    logprobs: Option<bool>,
-    functions: Option<Vec<Value>>,
-    response_format: Option<ResponseFormat>,
-    chat_template_kwargs: Option<Variables>,
-    add_generation_prompt: Option<bool>,
-    continue_final_message: Option<bool>,
-}
-
-#[derive(Debug, Deserialize)]
-struct CompletionBody {
-    prompt: PromptBody,
-    echo: Option<bool>,
-    suffix: Option<String>,
-    response_format: Option<ResponseFormat>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,26 +129,24 @@ pub(super) struct Defaults<'a> {
 
 /// Parses a body of `/v1/chat/completions`.
 pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
-    let terms: Terms = parse(body)?;
-    let numbers = parse::<Sent>(body)?.read(Endpoint::Chat)?;
-    foreign::refuse(body)?;
-    let ChatBody {
-        messages,
-        logprobs,
-        functions,
-        response_format,
-        chat_template_kwargs,
-        add_generation_prompt,
-        continue_final_message,
-    } = parse(body)?;
-    if functions.is_some_and(|functions| !functions.is_empty()) {
+    let mut body: Body = parse(body)?;
+    let numbers = body.others.numbers(Endpoint::Chat)?;
+    foreign::refuse(&body.others)?;
+    let messages = body.messages.take().ok_or_else(|| absent("messages"))?;
+    let (add_generation_prompt, continues) = (body.add_generation_prompt, body.continue_final_message);
+    if body.functions.take().is_some_and(|functions| !functions.is_empty()) {
         return Err(Refused::field("functions", "this server knows them as `tools`; send those"));
     }
-    let tools = parse::<ToolsBody>(body)?.asked()?;
-    let constraint = response_format.and_then(ResponseFormat::into_constraint);
+    let tools = ToolsBody {
+        tools: body.tools.take(),
+        tool_choice: body.tool_choice.take(),
+        parallel_tool_calls: body.parallel_tool_calls,
+    };
+    let tools = tools.asked()?;
+    let constraint = body.response_format.take().and_then(ResponseFormat::into_constraint);
     if tools.is_some()
         && (numbers.integer(&numbers::N) != Some(1)
-            || terms.stream_options.as_ref().is_some_and(|options| options.include_steps == Some(true)))
+            || body.stream_options.as_ref().is_some_and(|options| options.include_steps == Some(true)))
     {
         let what = "expected one answer beside `tools` that may be called, without `include_steps`";
         return Err(Refused::field("tools", what));
@@ -163,28 +158,26 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     if messages.is_empty() {
         return Err(Refused::field("messages", "expected at least one message, found none"));
     }
-    let continues = prefill::is_asked(
-        messages.iter().map(MessageBody::is_prefix),
-        continue_final_message,
-        add_generation_prompt,
-    )?;
+    let continues =
+        prefill::is_asked(messages.iter().map(MessageBody::is_prefix), continues, add_generation_prompt)?;
     let message = |(place, message): (usize, MessageBody)| {
         message.read().map_err(|what| Refused::field(format!("messages[{place}]"), what))
     };
     let messages = messages.into_iter().enumerate().map(message).collect::<Result<_, _>>()?;
-    let log_probs = match (logprobs.unwrap_or(false), numbers.integer(&numbers::TOP_LOG_PROBS)) {
-        (true, most) => Some(most.unwrap_or(0)),
-        (false, None | Some(0)) => None,
-        (false, Some(_)) => {
-            let what = "expected `logprobs` to be true with it, found it false or absent";
-            return Err(Refused::field("top_logprobs", what));
-        }
-    };
+    let log_probs =
+        match (body.others.flag("logprobs")?.unwrap_or(false), numbers.integer(&numbers::TOP_LOG_PROBS)) {
+            (true, most) => Some(most.unwrap_or(0)),
+            (false, None | Some(0)) => None,
+            (false, Some(_)) => {
+                let what = "expected `logprobs` to be true with it, found it false or absent";
+                return Err(Refused::field("top_logprobs", what));
+            }
+        };
     if tools.is_some() && log_probs.is_some() {
         return Err(Refused::field("logprobs", "expected none beside `tools`, found some; leave one out"));
     }
     let conversation = Conversation {
-        variables: chat_template_kwargs.unwrap_or_default(),
+        variables: body.chat_template_kwargs.take().unwrap_or_default(),
         tools: tools.as_ref().map(|tools| tools.definitions.clone()).unwrap_or_default(),
         ..match (continues, add_generation_prompt) {
             (true, _) => prefill::continued(messages)?,
@@ -198,19 +191,19 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         max_tokens: most,
         ..Request::new(Prompt::Chat(conversation))
     };
-    let mut asked = terms.asked(request, &numbers, defaults)?;
+    let mut asked = body.asked(request, &numbers, defaults)?;
     asked.request.constraint = constraint;
     Ok(Asked { tools, ..asked })
 }
 
 /// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
-    let terms: Terms = parse(body)?;
-    let numbers = parse::<Sent>(body)?.read(Endpoint::Completions)?;
-    foreign::refuse(body)?;
-    let CompletionBody { prompt, echo, suffix, response_format } = parse(body)?;
+    let mut body: Body = parse(body)?;
+    let numbers = body.others.numbers(Endpoint::Completions)?;
+    foreign::refuse(&body.others)?;
+    let prompt = body.prompt.take().ok_or_else(|| absent("prompt"))?;
     let log_probs = numbers.integer(&numbers::LOG_PROBS);
-    let echoes = echo == Some(true);
+    let echoes = body.echo == Some(true);
     if echoes && log_probs.is_some() {
         let what = "log-probabilities of a prompt are not given; leave `logprobs` out";
         return Err(Refused::field("echo", what));
@@ -225,7 +218,8 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     let prompt = prompts.remove(0);
     let most = output_tokens(&numbers, COMPLETION_TOKENS, defaults)?;
     let request = Request { log_probs: log_probs.map(count), max_tokens: most, ..Request::new(prompt) };
-    let mut asked = terms.asked(request, &numbers, defaults)?;
+    let (suffix, response_format) = (body.suffix.take(), body.response_format.take());
+    let mut asked = body.asked(request, &numbers, defaults)?;
     asked.request.constraint = response_format.and_then(ResponseFormat::into_constraint);
     Ok(Asked { choices: asked.choices.with(further, echoes, suffix)?, ..asked })
 }
@@ -249,12 +243,17 @@ pub(super) fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refused
     Ok(parsed)
 }
 
+/// The refusal of a body without a field that it has to have.
+fn absent(field: &'static str) -> Refused {
+    Refused::field(field, format!("found no field `{field}`; send it"))
+}
+
 /// A number of the table that counts.
 fn count(number: i128) -> usize {
     usize::try_from(number).expect("its range is one of counts")
 }
 
-impl Terms {
+impl Body {
     /// The request with its sampling and stop strings.
     fn asked(self, request: Request, numbers: &Numbers, defaults: &Defaults<'_>) -> Result<Asked, Refused> {
         let request = Request {

@@ -17,28 +17,28 @@ const LONGEST_NAME: usize = 64;
 /// The fields of a request that are about tools.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolsBody {
-    tools: Option<Vec<Json>>,
-    tool_choice: Option<ChoiceBody>,
-    parallel_tool_calls: Option<bool>,
+    pub(super) tools: Option<Vec<Json>>,
+    pub(super) tool_choice: Option<ChoiceBody>,
+    pub(super) parallel_tool_calls: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "another `tool_choice` than none, auto, required, or one function by name")]
-enum ChoiceBody {
+pub(super) enum ChoiceBody {
     Word(ChoiceWord),
     Named { function: NameBody },
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum ChoiceWord {
+pub(super) enum ChoiceWord {
     None,
     Auto,
     Required,
 }
 
 #[derive(Debug, Deserialize)]
-struct NameBody {
+pub(super) struct NameBody {
     name: String,
 }
 

@@ -9,6 +9,7 @@
 //! [`MappedFile::check_unchanged`]. A program that calls [`tell_file_faults`] exits with an error that names the file, instead of being
 //! killed.
 
+mod atomic_file;
 mod copied_bytes;
 mod direct_file;
 mod disk;
@@ -19,6 +20,7 @@ mod json_fault;
 mod mapped_file;
 mod sealed_file;
 
+pub use atomic_file::replace_file;
 pub use copied_bytes::CopiedBytes;
 pub use direct_file::open_direct;
 pub use disk::free_bytes;

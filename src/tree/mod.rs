@@ -17,7 +17,7 @@
 mod check;
 mod filling;
 mod growth;
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 mod make_template;
 mod mask;
 mod prune;

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(all(test, feature = "compare"))]
+#[cfg(all(test, feature = "planner"))]
 mod tests;
 
 /// The shape of a tree: node `i` is the `ranks[i]`-th best candidate, from 0 on, of node `parents[i]`.

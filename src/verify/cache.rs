@@ -1,11 +1,12 @@
 //! The cache over a session's life: logits depend on the committed sequence only, whatever was forwarded, discarded or poisoned before. The
 //! judge is a fresh session that prefills the sequence.
 
+use ygg_profiler::Random;
+
 use crate::runtime::{Pinning, Session};
 
 use super::{
     VerifyOptions,
-    case_seed::CaseSeed,
     extent::Clock,
     halt::Halt,
     subject::{Subject, bits},
@@ -36,7 +37,7 @@ pub(super) fn any_history_leaves_the_sequence(
     let mut fresh = subject.session(1, Pinning::Floating)?;
     let (mut done, mut actions) = (0, 0);
     while done < cases && (done == 0 || !clock.is_up()) {
-        let mut seed = CaseSeed::new(done as u64);
+        let mut seed = Random::new(done as u64);
         history.truncate(0);
         for _ in 0..seed.within(4, 16) {
             history.act(&mut seed)?;
@@ -66,7 +67,7 @@ impl History {
         self.most_tokens - self.tokens.len()
     }
 
-    fn act(&mut self, seed: &mut CaseSeed) -> Result<(), Halt> {
+    fn act(&mut self, seed: &mut Random) -> Result<(), Halt> {
         match seed.below(6) {
             0 if self.room() > 0 => self.append(seed),
             1 => {
@@ -85,7 +86,7 @@ impl History {
         }
     }
 
-    fn append(&mut self, seed: &mut CaseSeed) -> Result<(), Halt> {
+    fn append(&mut self, seed: &mut Random) -> Result<(), Halt> {
         let len = seed.within(1, self.room().min(40));
         let piece = seed.tokens(len, self.vocabulary);
         if seed.chance(50) {
@@ -98,7 +99,7 @@ impl History {
     }
 
     /// Forwards some nodes of a random tree, as pruning would, and commits a path of them, or nothing.
-    fn forward_and_commit(&mut self, seed: &mut CaseSeed) -> Result<(), Halt> {
+    fn forward_and_commit(&mut self, seed: &mut Random) -> Result<(), Halt> {
         let nodes = seed.within(1, self.most_nodes);
         let tokens = seed.tokens(nodes, self.vocabulary);
         let (mut parents, mut paths) = (vec![0], vec![vec![0u32]]);
@@ -137,7 +138,7 @@ impl History {
     }
 
     /// Continues the sequence and compares with a session that has run nothing else.
-    fn compare(&mut self, fresh: &mut Session, seed: &mut CaseSeed, what: &str) -> Result<(), Halt> {
+    fn compare(&mut self, fresh: &mut Session, seed: &mut Random, what: &str) -> Result<(), Halt> {
         self.truncate(self.tokens.len().min(self.most_tokens - 1));
         self.session.poison_scratch(seed.bits());
         let len = seed.within(1, self.room().min(3));

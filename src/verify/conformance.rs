@@ -204,14 +204,14 @@ impl Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::case_seed::CaseSeed;
+    use ygg_profiler::Random;
 
     const ROWS: usize = 4;
     const VOCABULARY: usize = 20_000;
 
     /// Logits of a usual size of 1, and others that are off by normal errors of a usual size of `off`.
     fn compared(off: f64) -> Compared {
-        let mut seed = CaseSeed::new(3);
+        let mut seed = Random::new(3);
         let mut normal =
             || (-2.0 * (1.0 - seed.uniform()).ln()).sqrt() * (std::f64::consts::TAU * seed.uniform()).cos();
         let mut row = |spread: f64| (0..VOCABULARY).map(|_| (spread * normal()) as f32).collect::<Vec<_>>();

@@ -7,6 +7,8 @@
 
 use std::{cell::RefCell, cmp::Ordering};
 
+use ygg_profiler::Random;
+
 use crate::{
     runtime::Pinning,
     sample::{Sampler, Sampling},
@@ -14,7 +16,6 @@ use crate::{
 
 use super::{
     VerifyOptions,
-    case_seed::CaseSeed,
     extent::Clock,
     halt::Halt,
     subject::{Draw, Subject},
@@ -52,7 +53,7 @@ pub(super) fn draws_follow_the_distribution(
             draws += case.expect_fair(subject.draw, &what)?;
             tests += 1;
             let rarest = case.rarest();
-            let biased = RefCell::new(CaseSeed::new(7));
+            let biased = RefCell::new(Random::new(7));
             let favour = |sampler: &mut Sampler, logits: &[f32], position: u64| {
                 let drawn = sampler.draw(logits, position);
                 if biased.borrow_mut().chance(BIAS_PERCENT) { rarest } else { drawn }
@@ -213,7 +214,7 @@ impl Case {
     /// Samples of the expected distribution that are at least as far off as the counts.
     fn rank(&self, counts: &[u64], draws: usize, round: u64) -> usize {
         let found = self.distance(counts, draws);
-        let mut seed = CaseSeed::new(round);
+        let mut seed = Random::new(round);
         let is_farther = |_: &usize| {
             let mut sample = vec![0; counts.len()];
             for _ in 0..draws {

@@ -11,7 +11,6 @@
 
 mod answers;
 mod cache;
-mod case_seed;
 mod conformance;
 mod distribution;
 mod extent;

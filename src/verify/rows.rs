@@ -2,6 +2,8 @@
 //!
 //! The judge decodes every sequence one token at a time on one thread. Equality is of bits; there is no tolerance.
 
+use ygg_profiler::Random;
+
 use crate::{
     ir::Choice,
     runtime::{Forward, Pinning, RuntimeError, Session},
@@ -10,7 +12,6 @@ use crate::{
 
 use super::{
     VerifyOptions,
-    case_seed::CaseSeed,
     extent::Clock,
     halt::Halt,
     subject::{SPARE_SLOTS, Subject, bits},
@@ -46,7 +47,7 @@ pub(super) fn rows_do_not_depend_on_company(
             if round > 0 && clock.is_up() {
                 break;
             }
-            let mut seed = CaseSeed::new((round * widths.len() + done) as u64);
+            let mut seed = Random::new((round * widths.len() + done) as u64);
             let used = if round % 2 == 0 { *width } else { seed.within(1, *width) };
             let place = seed.below(sessions.len());
             let session = &mut sessions[place];
@@ -136,7 +137,7 @@ struct Rows {
 
 impl Rows {
     /// `count` rows that form no path longer than `deepest`, over some more scratch slots than `width`.
-    fn random(count: usize, deepest: usize, width: usize, vocabulary: usize, seed: &mut CaseSeed) -> Self {
+    fn random(count: usize, deepest: usize, width: usize, vocabulary: usize, seed: &mut Random) -> Self {
         let mut parents: Vec<Option<usize>> = vec![None];
         let mut depths = vec![1];
         let chains = seed.chance(25);
@@ -229,7 +230,7 @@ fn load(
     session: &mut Session,
     prefix: &[u32],
     judge: &mut Judge,
-    seed: &mut CaseSeed,
+    seed: &mut Random,
     what: &str,
 ) -> Result<(), Halt> {
     session.truncate(0);
@@ -267,7 +268,7 @@ fn load(
 }
 
 /// Prefixes around the blocks that attention and prefill work in, and of any length.
-fn prefix_len(context: usize, seed: &mut CaseSeed) -> usize {
+fn prefix_len(context: usize, seed: &mut Random) -> usize {
     let most = context - context.min(16) / 2;
     let edge = *seed.pick(&[1, 16, 32, 64, 128]);
     let len = if seed.chance(50) { (edge + seed.below(3)).saturating_sub(1) } else { seed.below(100) };

@@ -4,6 +4,8 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
+use ygg_profiler::Random;
+
 use crate::{
     engine::{Error, Loaded, argmax},
     ir::{
@@ -16,7 +18,6 @@ use crate::{
 
 use super::{
     VerifyOptions,
-    case_seed::CaseSeed,
     extent::Clock,
     halt::Halt,
     subject::{Subject, bits},
@@ -52,7 +53,7 @@ pub(super) fn the_lowest_token_wins(
             break;
         }
         for width in set.widths() {
-            let tokens = CaseSeed::new(round as u64).tokens(*width, VOCABULARY);
+            let tokens = Random::new(round as u64).tokens(*width, VOCABULARY);
             let mut forward = session.forward(*width)?;
             tokens.iter().for_each(|token| forward.push_behind(*token));
             let logits = forward.run(None);
@@ -124,7 +125,7 @@ impl WeightSource for Matrices {
 
 /// A model without layers on the device of `loaded` and with its widths, whose logits tie.
 pub(super) fn tied_model(loaded: &Loaded) -> Result<ExecutableSet, Error> {
-    let mut seed = CaseSeed::new(1);
+    let mut seed = Random::new(1);
     let mut matrix = |distinct: usize| -> Vec<u8> {
         let rows: Vec<u8> =
             (0..distinct * COLUMNS).flat_map(|_| (seed.uniform() as f32 - 0.5).to_le_bytes()).collect();

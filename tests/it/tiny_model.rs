@@ -7,6 +7,8 @@ use std::{
 };
 
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat, cuda::packing::Layout};
+/// Reproducible choices: a failing case is named by its seed.
+pub(crate) use ygg_profiler::Random as Dice;
 use yggc::{
     backend::available_tiers,
     model::{Model, synthetic::SyntheticSpec},
@@ -243,53 +245,4 @@ pub(crate) fn session(
 /// Logits to the last bit: equality tells -0 from 0 and knows NaN.
 pub(crate) fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
-}
-
-/// Reproducible choices (SplitMix64): a failing case is named by its seed.
-#[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    /// Below `limit`.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.bits() % limit as u64) as usize
-    }
-
-    /// `low..=high`.
-    pub(crate) fn within(&mut self, low: usize, high: usize) -> usize {
-        low + self.below(high - low + 1)
-    }
-
-    /// True `percent` times of a hundred.
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            items.swap(i, self.below(i + 1));
-        }
-    }
-
-    /// Token ids below `vocabulary`, at times from a small alphabet so that they repeat.
-    pub(crate) fn tokens(&mut self, len: usize, vocabulary: usize) -> Vec<u32> {
-        let alphabet = if self.chance(50) { vocabulary } else { self.within(2, 8) };
-        (0..len).map(|_| self.below(alphabet) as u32).collect()
-    }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 use super::{
     CrossFit, DepthNetwork, DepthSample, TrainingSettings, UNITS, cross_fit,
     network::lengths,
-    training::{Random, add_gradient, base_rates, loss, untrained},
+    training::{add_gradient, base_rates, loss, untrained},
 };
+use crate::random::Random;
 
 const FREE: TrainingSettings = TrainingSettings { seed: 7, budget: Duration::from_secs(3600) };
 

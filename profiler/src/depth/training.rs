@@ -1,5 +1,6 @@
 //! Training: back-propagation, Adam, and early stopping on validation samples.
 use super::network::{DepthNetwork, Layers, UNITS, lengths};
+use crate::random::Random;
 
 /// Adam's step, decays and floor (Kingma and Ba, <https://arxiv.org/abs/1412.6980>).
 const RATE: f32 = 1e-3;
@@ -30,35 +31,6 @@ impl DepthSample {
     pub(super) fn events(&self) -> impl Iterator<Item = bool> {
         let (accepted, last) = (self.accepted, self.observed.min(self.accepted + 1));
         (1..=last).map(move |depth| depth <= accepted)
-    }
-}
-
-/// Reproducible numbers (SplitMix64).
-#[derive(Debug, Clone)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Random(seed)
-    }
-
-    pub(super) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    /// Uniform in -1..1.
-    pub(super) fn signed(&mut self) -> f32 {
-        (self.bits() >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            items.swap(i, (self.bits() % (i as u64 + 1)) as usize);
-        }
     }
 }
 

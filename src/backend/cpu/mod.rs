@@ -3,7 +3,7 @@
 
 mod affinity;
 mod barrier;
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 mod eager;
 mod layouts;
 mod packed_weights;
@@ -23,7 +23,7 @@ use crate::ir::{DeviceSpec, IdVec, Program, ProgramId, StepId, WeightSource};
 
 use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
 pub(crate) use affinity::processors;
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 pub(super) use eager::EagerExecutables;
 pub use layouts::{PackedLayout, packed_layouts};
 use packed_weights::{MatrixId, PackedWeights};
@@ -102,7 +102,7 @@ impl CpuExecutables {
         Ok(())
     }
 
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     fn weights(&self) -> &PackedWeights {
         &self.weights
     }

@@ -45,7 +45,7 @@ pub(super) struct CpuReplay {
 }
 
 /// What eager execution runs steps by.
-#[cfg(feature = "compare")]
+#[cfg(feature = "planner")]
 impl CpuReplay {
     pub(super) fn executables(&self) -> Arc<CpuExecutables> {
         Arc::clone(&self.executables)

@@ -95,7 +95,7 @@ enum Way {
     /// Captured as a graph once, launched as one; a kernel begins while the one before it ends, where the device can.
     Graph,
     /// Launched one by one by the host.
-    #[cfg_attr(not(feature = "compare"), expect(dead_code, reason = "made to compare with only"))]
+    #[cfg_attr(not(feature = "planner"), expect(dead_code, reason = "made to compare with only"))]
     Eager,
 }
 
@@ -143,7 +143,7 @@ impl CudaExecutables {
     }
 
     /// Programs whose kernels are launched one by one: what graphs are measured against.
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     pub(super) fn load_eager(
         programs: Vec<Program>,
         spec: &DeviceSpec,

@@ -4,30 +4,80 @@ use std::{ffi::OsStr, str::FromStr};
 
 use clap::{
     ValueEnum,
-    builder::{PossibleValue, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use yggc::{
     compile::stage_names,
+    engine::{Activations, KvFormat, Tier},
     plan::{DrafterId, DrafterKind},
+    policy::SkipObjective,
+    speculate::DraftGrowth,
     verify::property_names,
 };
 
+/// Reads one of `values` by its name; help and completion list the names with the text of each.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [(&'static str, T, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let named = values.iter().map(|(name, _, help)| {
+        let value = PossibleValue::new(*name);
+        if help.is_empty() { value } else { value.help(*help) }
+    });
+    PossibleValuesParser::new(named).map(|text| {
+        let found = values.iter().find(|(name, ..)| *name == text);
+        found.expect("the parser before lets the names of values through alone").1
+    })
+}
+
 /// Objective of a skip set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SkipObjectiveName {
-    /// Most tokens reproduced, with a constant number of layers left out
-    Matchness,
-    /// Least predicted time per token, with any number of layers left out
-    Speed,
+pub(super) fn skip_objective() -> impl TypedValueParser<Value = SkipObjective> {
+    one_of(&[
+        (
+            "matchness",
+            SkipObjective::Matchness,
+            "Most tokens reproduced, with a constant number of layers left out",
+        ),
+        ("speed", SkipObjective::Speed, "Least predicted time per token, with any number of layers left out"),
+    ])
 }
 
 /// Growth of drafts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DraftGrowthName {
-    /// Trees of equal growth, as planned
-    Equal,
-    /// A chain that ends at the first uncertain token, with its siblings; the plan's predictions do not apply
-    Confident,
+pub(super) fn draft_growth() -> impl TypedValueParser<Value = DraftGrowth> {
+    one_of(&[
+        ("equal", DraftGrowth::Equal, "Trees of equal growth, as planned"),
+        (
+            "confident",
+            DraftGrowth::Confident,
+            "A chain that ends at the first uncertain token, with its siblings; the plan's predictions do not apply",
+        ),
+    ])
+}
+
+/// Instruction sets of CPUs, which are [`Tier`]s; whether this one has it shows when it is asked for.
+pub(super) fn isa() -> impl TypedValueParser<Value = Tier> {
+    one_of(&[
+        ("portable", Tier::Portable, ""),
+        ("avx2", Tier::Avx2, ""),
+        ("avx512", Tier::Avx512, ""),
+        ("avx512bf16", Tier::Avx512Bf16, ""),
+        ("amx", Tier::Amx, ""),
+    ])
+}
+
+/// Activations of linears.
+pub(super) fn activations() -> impl TypedValueParser<Value = Activations> {
+    one_of(&[
+        ("int8", Activations::Int8, "Bytes with a scale per 32 or 256 values, as most engines use"),
+        ("native", Activations::Native, "Floating-point numbers: more exact and slower"),
+    ])
+}
+
+/// Element type of the key/value cache.
+pub(super) fn cache_format() -> impl TypedValueParser<Value = KvFormat> {
+    one_of(&[
+        ("f16", KvFormat::F16, "Floating-point numbers of 16 bits"),
+        ("q8", KvFormat::Q8, "Bytes with a scale per key and value: half the memory, less exact"),
+    ])
 }
 
 /// Kinds of drafter model that can be trained.
@@ -163,34 +213,6 @@ impl FromStr for PropertyName {
 pub(crate) enum DeviceName {
     Cpu,
     Cuda,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum IsaName {
-    Portable,
-    Avx2,
-    Avx512,
-    #[value(name = "avx512bf16")]
-    Avx512Bf16,
-    Amx,
-}
-
-/// Activations of linears.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ActivationsName {
-    /// Bytes with a scale per 32 or 256 values, as most engines use
-    Int8,
-    /// Floating-point numbers: more exact and slower
-    Native,
-}
-
-/// Element type of the key/value cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CacheName {
-    /// Floating-point numbers of 16 bits
-    F16,
-    /// Bytes with a scale per key and value: half the memory, less exact
-    Q8,
 }
 
 /// A stage between model file and program.

@@ -35,7 +35,7 @@ fn run_has_the_flags_of_the_contract() {
     assert_eq!(run.answer.sampling.temperature, 0.8);
     assert_eq!(run.answer.sampling.seed, 7);
     assert_eq!((run.device.threads, run.context.context), (Some(2), Some(512)));
-    assert_eq!((run.device.isa, run.device.activations), (Some(IsaName::Amx), Some(ActivationsName::Int8)));
+    assert_eq!((run.device.isa, run.device.activations), (Some(Tier::Amx), Some(Activations::Int8)));
     assert!(run.raw && run.stats && run.json && run.force && !run.no_spec);
 }
 

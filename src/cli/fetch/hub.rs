@@ -10,8 +10,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use ygg_profiler::replace_file;
-use yggc::model::gguf::part_names;
+use yggc::{model::gguf::part_names, storage::replace_file};
 
 use self::{
     client::Client,

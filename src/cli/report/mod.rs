@@ -15,8 +15,7 @@ mod tables;
 
 use std::{fs::File, io::Read, path::Path};
 
-use ygg_profiler::replace_file;
-use yggc::{plan::Plan, planner::report::explain_at};
+use yggc::{plan::Plan, planner::report::explain_at, storage::replace_file};
 
 use crate::cli::{error::Failure, settings};
 

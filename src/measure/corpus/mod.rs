@@ -17,12 +17,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ygg_profiler::replace_file;
-
 use crate::{
     engine::{Error, Hint, Loaded},
     runtime::Pinning,
     speculate::corpus::Corpus,
+    storage::replace_file,
 };
 
 use super::{Progress, score::Scorer};

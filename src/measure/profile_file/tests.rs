@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use ygg_profiler::{
     BuildFingerprint, Candidate, Cell, CellSamples, DepthNetwork, DepthPredictor, DepthReport,
     DrafterDescription, DrafterFile, DrafterName, Expansion, Fingerprints, LivePrompt, LiveStep, LiveTrace,
-    MachineFingerprint, ModelFingerprint, PromptTrace, Stage, StepTrace, TokenTrace, Trace, TunedShape,
-    TuningMeasurement, TuningSamples, UnixTime,
+    MachineFingerprint, ModelFingerprint, PromptTrace, Random, Stage, StepTrace, TokenTrace, Trace,
+    TunedShape, TuningMeasurement, TuningSamples, UnixTime,
 };
 
 use super::{
@@ -21,31 +21,18 @@ const VOCABULARY: u32 = 49_152;
 /// Candidates of an expanded node.
 const TOP_K: usize = 8;
 
-/// Reproducible numbers (SplitMix64).
-struct Dice(u64);
+/// Uniform in 0..1, 0 excluded.
+fn share(dice: &mut Random) -> f32 {
+    ((dice.bits() >> 40) + 1) as f32 / (1_u64 << 24) as f32
+}
 
-impl Dice {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
+/// A token: low ids are as much more frequent than high ones as in texts.
+fn random_token(dice: &mut Random) -> u32 {
+    (VOCABULARY as f32).powf(share(dice)) as u32 - 1
+}
 
-    /// Uniform in 0..1, 0 excluded.
-    fn share(&mut self) -> f32 {
-        ((self.bits() >> 40) + 1) as f32 / (1_u64 << 24) as f32
-    }
-
-    /// A token: low ids are as much more frequent than high ones as in texts.
-    fn token(&mut self) -> u32 {
-        (VOCABULARY as f32).powf(self.share()) as u32 - 1
-    }
-
-    fn samples_us(&mut self, count: usize) -> Vec<f64> {
-        (0..count).map(|_| 3000.0 + 1000.0 * f64::from(self.share()) / 7.0).collect()
-    }
+fn samples_us(dice: &mut Random, count: usize) -> Vec<f64> {
+    (0..count).map(|_| 3000.0 + 1000.0 * f64::from(share(dice)) / 7.0).collect()
 }
 
 fn name(text: &str) -> DrafterName {
@@ -54,9 +41,10 @@ fn name(text: &str) -> DrafterName {
 
 /// What a head over the first `head` tokens says at a place: the same logits for every head.
 fn candidates(place: u64, head: u32) -> Vec<(u32, f32)> {
-    let mut dice = Dice(place);
-    let logit = |dice: &mut Dice| 16.0 - 2.5 * (-dice.share().ln()).ln();
-    let mut best: Vec<(u32, f32)> = (0..6 * TOP_K).map(|_| (dice.token(), logit(&mut dice))).collect();
+    let mut dice = Random::new(place);
+    let logit = |dice: &mut Random| 16.0 - 2.5 * (-share(dice).ln()).ln();
+    let mut best: Vec<(u32, f32)> =
+        (0..6 * TOP_K).map(|_| (random_token(&mut dice), logit(&mut dice))).collect();
     best.retain(|(token, _)| *token < head);
     best.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
     best.dedup_by_key(|(token, _)| *token);
@@ -73,8 +61,8 @@ fn step(seed: u64, context: u32, head: u32, (depth, width): (u32, u32)) -> StepT
     let mut tree = TokenTree::with_capacity(nodes);
     let mut frontier = Frontier::with_capacity(nodes, TOP_K);
     let (mut expanded, mut grown) = (Vec::new(), vec![NodeId::ROOT]);
-    let mut dice = Dice(seed ^ u64::from(context));
-    tree.reset(dice.token());
+    let mut dice = Random::new(seed ^ u64::from(context));
+    tree.reset(random_token(&mut dice));
     for _ in 0..depth {
         for node in &grown {
             let path = tree.ancestors(*node).fold(u64::from(tree.token(*node)), |path, n| {
@@ -130,12 +118,12 @@ const SMALL: Size = Size {
     live_steps: 2,
 };
 
-fn live_step(dice: &mut Dice, context: u32) -> LiveStep {
+fn live_step(dice: &mut Random, context: u32) -> LiveStep {
     let nodes = 1 + (dice.bits() % 8) as usize;
     LiveStep {
         context,
         parents: (0..nodes as u64).map(|node| dice.bits() as u32 % (node.max(1) as u32)).collect(),
-        tokens: (0..nodes).map(|node| dice.token() / 8 * 8 + node as u32).collect(),
+        tokens: (0..nodes).map(|node| random_token(dice) / 8 * 8 + node as u32).collect(),
         values: (0..nodes).map(|node| 1.0 / (node as f32 + 1.0)).collect(),
         pinned: Vec::new(),
         verified: vec![VOCABULARY],
@@ -144,7 +132,7 @@ fn live_step(dice: &mut Dice, context: u32) -> LiveStep {
 
 /// A valid profile whose numbers are as hard to press as recorded ones.
 fn profile(size: &Size) -> Profile {
-    let mut dice = Dice(7);
+    let mut dice = Random::new(7);
     let (depth, width) = size.shape;
     let names: Vec<DrafterName> = (0..size.heads.len()).map(|i| name(&format!("skip_{i}"))).collect();
     let trace = |(temperature, prompts): &(f32, u64), drafter: &DrafterName, head: u32| Trace {
@@ -178,14 +166,14 @@ fn profile(size: &Size) -> Profile {
     let cells =
         stages.flat_map(|stage| (1..=12).map(move |width| Cell { stage: stage.clone(), width, context: 0 }));
     let mut network = DepthNetwork::blank(size.inputs, depth as usize);
-    network.parameters.iter_mut().for_each(|number| *number = dice.share() / 20.0 - 0.025);
-    let tuned = |rows, dice: &mut Dice| TuningMeasurement {
+    network.parameters.iter_mut().for_each(|number| *number = share(&mut dice) / 20.0 - 0.025);
+    let tuned = |rows, dice: &mut Random| TuningMeasurement {
         shape: TunedShape { kernel: "linear".to_owned(), outputs: 576, columns: 576, rows },
         tunings: (0..5)
-            .map(|i| TuningSamples { tuning: format!("ahead={i}"), samples_us: dice.samples_us(20) })
+            .map(|i| TuningSamples { tuning: format!("ahead={i}"), samples_us: samples_us(dice, 20) })
             .collect(),
     };
-    let live_trace = |dice: &mut Dice| LiveTrace {
+    let live_trace = |dice: &mut Random| LiveTrace {
         drafter: names[0].clone(),
         temperature: 0.6,
         depth: 8,
@@ -215,18 +203,18 @@ fn profile(size: &Size) -> Profile {
             .map(|(name, head)| describe(name, (0..head / 4).map(|i| 3 * i + i % 2).collect()))
             .collect(),
         tunings: (1..=size.tuned).map(|rows| tuned(rows, &mut dice)).collect(),
-        measurements: cells.map(|cell| CellSamples { cell, samples_us: dice.samples_us(7) }).collect(),
+        measurements: cells.map(|cell| CellSamples { cell, samples_us: samples_us(&mut dice, 7) }).collect(),
         visits: vec![CellSamples {
             cell: Cell { stage: Stage::Verify, width: 1, context: 128 },
-            samples_us: dice.samples_us(3),
+            samples_us: samples_us(&mut dice, 3),
         }],
         traces,
         token_traces: (0..size.prompts[0].1)
             .map(|_| TokenTrace {
                 kind: "chat".to_owned(),
                 temperature: 0.0,
-                prompt: (0..80).map(|_| dice.token()).collect(),
-                output: (0..80).map(|_| dice.token()).collect(),
+                prompt: (0..80).map(|_| random_token(&mut dice)).collect(),
+                output: (0..80).map(|_| random_token(&mut dice)).collect(),
             })
             .collect(),
         live_traces: vec![live_trace(&mut dice)],

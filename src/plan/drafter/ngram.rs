@@ -39,7 +39,7 @@ impl NgramSettings {
 
     /// Lookahead decoding with the same pool (Fu et al., <https://arxiv.org/abs/2402.02057>): whole n-grams that begin with the
     /// last token, and the best token for every sequence.
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     #[must_use]
     pub const fn lookahead(self) -> Self {
         Self { explored_percent: 0, backward: false, parts: false, ..self }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{
     BuildFingerprint, Candidate, Cell, CellSamples, DrafterName, Expansion, Fingerprints, MachineFingerprint,
-    ModelFingerprint, Profile, PromptTrace, Stage, StepTrace, TokenTrace, Trace, UnixTime,
+    ModelFingerprint, Profile, PromptTrace, Random, Stage, StepTrace, TokenTrace, Trace, UnixTime,
 };
 
 use crate::{
@@ -31,12 +31,7 @@ pub(super) struct Oracle {
 
 impl Oracle {
     fn hash(&self, salt: u64, path: &[u32]) -> u64 {
-        path.iter().fold(self.seed ^ salt, |state, token| {
-            let mut z = (state ^ u64::from(*token)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        })
+        path.iter().fold(self.seed ^ salt, |state, token| Random::new(state ^ u64::from(*token)).bits())
     }
 
     pub(super) fn candidates(&self, path: &[u32], top_k: u32) -> Vec<Candidate> {

@@ -308,20 +308,6 @@ impl SkipSearch {
         *oldest = (*oldest + 1) % SkipState::MOST_POINTS as u32;
     }
 
-    /// Reproducible numbers (SplitMix64).
-    fn bits(&mut self) -> u64 {
-        let random = &mut self.state.random;
-        *random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = *random;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.bits() % limit as u64) as usize
-    }
-
     /// A set of the start set's size, or of any where the ratio is searched, drawn evenly.
     fn random_set(&mut self) -> GroupSet {
         let size = match self.settings.objective {
@@ -329,11 +315,11 @@ impl SkipSearch {
             SkipObjective::Speed => {
                 let [fewest, most] = RATIOS.map(|ratio| (ratio * self.open.len() as f64).round() as usize);
                 let fewest = fewest.max(1).min(self.open.len());
-                fewest + self.below(most.max(fewest) - fewest + 1)
+                fewest + self.state.random.below(most.max(fewest) - fewest + 1)
             }
         };
         for i in 0..size {
-            let other = i + self.below(self.open.len() - i);
+            let other = i + self.state.random.below(self.open.len() - i);
             self.open.swap(i, other);
         }
         GroupSet::of(self.open[..size].iter().copied())
@@ -346,7 +332,7 @@ impl SkipSearch {
             true => set.remove(group),
             false => set.insert(group),
         };
-        let place = self.below(self.open.len());
+        let place = self.state.random.below(self.open.len());
         let group = self.open[place];
         flip(&mut set, group);
         match self.settings.objective {
@@ -354,7 +340,7 @@ impl SkipSearch {
             SkipObjective::Matchness => {
                 // The first open group behind a random place that goes the other way keeps the size, if there is one.
                 let was_inside = self.state.best.set.contains(group);
-                let from = self.below(self.open.len());
+                let from = self.state.random.below(self.open.len());
                 let (before, behind) = self.open.split_at(from);
                 let other = behind.iter().chain(before);
                 let other = other.copied().find(|g| self.state.best.set.contains(*g) != was_inside);

@@ -1,6 +1,7 @@
 //! `SkipState`: what the search for a skip set knows, and keeps over requests and runs.
 
 use serde::{Deserialize, Serialize};
+use ygg_profiler::Random;
 
 use crate::plan::GroupSet;
 
@@ -45,7 +46,7 @@ pub struct SkipState {
     pub(super) oldest: u32,
     pub(super) level: Level,
     /// State of the generator of choices.
-    pub(super) random: u64,
+    pub(super) random: Random,
     /// Tries in all.
     pub(super) tries: u64,
     /// How often the best set changed.
@@ -70,7 +71,7 @@ impl SkipState {
             points: Vec::with_capacity(Self::MOST_POINTS),
             oldest: 0,
             level: Level::default(),
-            random: seed,
+            random: Random::new(seed),
             tries: 0,
             changes: 0,
             reopened: 0,

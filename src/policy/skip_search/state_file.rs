@@ -2,12 +2,10 @@
 
 use std::{io, path::Path};
 
-use ygg_profiler::replace_file;
-
 use super::SkipState;
 use crate::{
     plan::ModelFingerprint,
-    storage::{Seal, SealError},
+    storage::{Seal, SealError, replace_file},
 };
 
 const SEAL: Seal = Seal { magic: b"YGGSKIP\0", format: 1, most_payload_bytes: 1 << 20 };

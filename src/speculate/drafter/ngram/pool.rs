@@ -4,6 +4,8 @@
 //! guesses, so here it is a branch of the token tree, pinned; what the verifier offers behind its last token makes an n-gram,
 //! and the sequence moves on by one. Sequences that would become equal part, or they would stay so.
 
+use ygg_profiler::Random;
+
 use crate::{
     plan::MOST_ORDER,
     speculate::StepOutcome,
@@ -81,7 +83,7 @@ impl Pool {
                     start != &sequence[1..] || *end != token
                 })
             };
-            let explores = splitmix(self.choices) % 100 < self.explored_percent;
+            let explores = Random::new(0).after(self.choices).bits() % 100 < self.explored_percent;
             self.choices += 1;
             let offered = || outcome.offers.row(row).iter().map(|candidate| candidate.token);
             let free = || offered().filter(|token| is_free(*token));
@@ -101,14 +103,6 @@ impl Pool {
     pub(super) fn sequences(&self) -> impl Iterator<Item = &[u32]> {
         self.tokens.chunks_exact(self.length)
     }
-}
-
-/// A number that looks random: SplitMix64 (Steele et al., *Fast splittable pseudorandom number generators*, 2014).
-fn splitmix(index: u64) -> u64 {
-    let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

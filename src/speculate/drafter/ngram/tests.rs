@@ -64,7 +64,7 @@ fn without_parts_only_whole_n_grams_are_known() {
         paths(NgramSettings { forward_guesses: 0, ..whole }, &history, &shape(2, 4, 8)),
         [[0_u32; 0]; 0]
     );
-    #[cfg(feature = "compare")]
+    #[cfg(feature = "planner")]
     assert_eq!(paths(whole.lookahead(), &[1, 2, 3, 4, 5, 1], &shape(4, 4, 8)), [vec![2, 3, 4]]);
 }
 
