@@ -14,8 +14,9 @@ const FOLDS: usize = 5;
 /// Two-sided 90 % quantiles of the normal distribution, and of Student's with 1, 2, ... degrees of freedom.
 const NORMAL: f64 = 1.645;
 const STUDENT: [f64; 10] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812];
-/// The relative standard deviation between prompts of the time per token, and how many prompts it counts as: the upper quartile of the 77
-/// drafters that `benches/results` has unseen prompts of (0.07 to 0.42, median 0.21), so as to doubt rather than to trust.
+/// The relative standard deviation between prompts of the time per token, and how many prompts it counts as. The 51
+/// drafters that `benches/results` has unseen prompts of have 0.08 to 0.31 (median 0.22, upper quartile 0.27): above
+/// the median, so as to doubt rather than to trust.
 const USUAL_SPREAD: f64 = 0.25;
 const USUAL_COUNTS: f64 = 1.0;
 /// Visits that agree by chance are doubted as if there were three more that agree.
