@@ -239,7 +239,7 @@ typedef struct YggAttention {
     float scale;
     float softcap; // 0: none
     u32 window; // places that a row sees, its own the last of them
-    u32 spread; // blocks that share the partitions of prefixes; those behind them share the rows
+    u32 spread; // blocks that share the partitions of prefixes; later ones share the rows
     YggRope rope;
     YggKv kv;
     float* partial;    // [W * H][partitions][D], with D as a multiple of 4
@@ -332,10 +332,10 @@ typedef struct YggPrune {
     u32* is_kept; // [N]
     u32* count;   // [1]: nodes that are kept
     u32* nodes;   // [W]: which, ascending
-    YggNodeRows next; // row 0 has the root's slot already, behind what is committed
+    YggNodeRows next; // row 0 has the root's slot already, after what is committed
 } YggPrune;
 
-// Behind a growth, for a model that reads hidden rows: each row of the next forward is given the hidden row of its node's parent.
+// After a growth, for a model that reads hidden rows: each row of the next forward is given the hidden row of its node's parent.
 typedef struct YggHandDown {
     YggTree tree;
     YggRows hidden; // [R, K] of the last forward, in the rows of its candidates
@@ -349,10 +349,10 @@ typedef struct YggHandDown {
 typedef struct YggPath {
     u32* count;  // [1]: C
     u32* rows;   // [C], the root's first
-    u32* tokens; // [C]: what the verifier says behind each; behind the last, what no row carries
+    u32* tokens; // [C]: what the verifier says after each; after the last, what no row carries
 } YggPath;
 
-// From the root to the row that carries what the verifier says behind it, and on from there. Meaning: the crate's `speculate::Walk`
+// From the root to the row that carries what the verifier says after it, and on from there. Meaning: the crate's `speculate::Walk`
 // without limits. The last slots of a row's tail are its parent's and its own; row 0 is the root, and parents come before children.
 typedef struct YggWalk {
     YggRows candidates; // [W, 2 most + 1] of the forward

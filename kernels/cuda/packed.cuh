@@ -6,9 +6,9 @@
 namespace ygg {
 
 // A format of packed weights: `Loaded` is a lane's part of a tile of 16 outputs and 64 inputs as it lies in memory, `Source` where that of a
-// tile is, with those of the tiles behind it so many further on; `fragment` the left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
+// tile is, with those of later tiles so many elements further on; `fragment` the left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
 //
-// Where weights have scales, fragments are codes, with a constant beside them that spares their conversion: exact as bf16, so that nothing
+// Where weights have scales, fragments are codes, with a constant added that saves their conversion: exact as bf16, so that nothing
 // of a weight is rounded. The products of SCALED fragments are summed, and a sum is made one of weights in f32: `scale * sum + offset * sum
 // of inputs`. Sums of inputs are products with ones.
 //

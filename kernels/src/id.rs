@@ -71,7 +71,7 @@ pub enum Tier {
     Avx512,
     /// AVX-512 with VNNI and BF16.
     Avx512Bf16,
-    /// AMX tiles with BF16, beside AVX-512.
+    /// AMX tiles with BF16, in addition to AVX-512.
     Amx,
     /// An NVIDIA GPU. No tier of the processor: whether there is one, its backend knows.
     Cuda,

@@ -67,7 +67,7 @@ impl fmt::Display for KvFormat {
 /// Keys and values of one layer.
 ///
 /// Values are `[G, S, D]`: KV head, slot, element. Keys are `[G, S / 16, D, 16]`: the keys of 16 slots lie element by
-/// element, so that one vector holds an element of all of them and scores need no sums over lanes. Behind both lie, for
+/// element, so that one vector holds an element of all of them and scores need no sums over lanes. After both lie, for
 /// formats that have them, the scales, `[G, S]`. Memory is reserved for whole blocks of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct KvLayer<'a> {
@@ -177,7 +177,7 @@ impl KvLayer<'_> {
         unsafe { self.keys.add((head * self.blocks() + block) * self.block_bytes()) }
     }
 
-    /// First element of the key of `(head, slot)`; each other is [`KvLayer::KEY_BLOCK`] elements behind the one before.
+    /// First element of the key of `(head, slot)`; each other is [`KvLayer::KEY_BLOCK`] elements after the one before.
     #[inline]
     pub(crate) fn key(&self, head: usize, slot: usize) -> *mut u8 {
         assert!(slot < self.slots, "slot {slot} of {self:?}");

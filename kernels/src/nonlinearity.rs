@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What becomes of a gate's products before they are multiplied with those beside them.
+/// The function that is applied to the gate's products before they are multiplied by the up products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Nonlinearity {
     /// `x * sigmoid(x)`: SwiGLU (arXiv 2002.05202).

@@ -87,7 +87,7 @@ fn kernels_do_not_depend_on_the_order_of_blocks() {
 
 #[test]
 fn early_kernels_come_behind_kernels() {
-    hold(&["no_early_kernel_behind_a_copy"], &[OVERLAPPING]);
+    hold(&["no_early_kernel_after_a_copy"], &[OVERLAPPING]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) const GROUP: usize = 8;
 pub(super) const F32_ROW: usize = F32_SUMS + 8;
 pub(super) const F32_SUMS: usize = 4 * BLOCK;
 
-/// Bytes that a row of codes has behind each 256 inputs if they share a scale: the f32 scale, then the sums of the codes of
+/// Bytes that a row of codes has after each 256 inputs if they share a scale: the f32 scale, then the sums of the codes of
 /// each group, 16 bits each.
 pub(super) const SUMS: usize = 4 + 2 * 16;
 
@@ -100,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of one row behind each eight blocks.
+    /// Bytes of one row after each eight blocks.
     pub(super) const fn tail_bytes(self) -> usize {
         match self {
             Self::Coded(Coded { group_len: Some(_), .. }) => SUMS,

@@ -35,7 +35,7 @@ impl FoundLayout {
         (4 * self.rows * self.row_words()).next_multiple_of(ALIGNMENT)
     }
 
-    /// Bytes of all parts, one behind the other.
+    /// Bytes of all parts, one after the other.
     pub const fn bytes(&self) -> usize {
         self.threads * self.part_bytes()
     }
@@ -124,7 +124,7 @@ impl FoundPart<'_> {
 pub(super) struct FoundRow<'a> {
     count: &'a mut f32,
     folded: &'a mut f32,
-    /// Ids of the list by their bits; those behind the count mean nothing.
+    /// Ids of the list by their bits; those past the count mean nothing.
     pub(super) ids: &'a mut [f32],
     /// Logits of the list, largest first.
     pub(super) logits: &'a mut [f32],

@@ -42,7 +42,7 @@ impl AvxVnni {
         (Avx2::detect().is_some() && is_x86_feature_detected!("avxvnni")).then_some(Self(()))
     }
 
-    /// What it proves beside.
+    /// What it proves as well.
     pub(super) const fn avx2(self) -> Avx2 {
         Avx2(())
     }
@@ -87,7 +87,7 @@ impl Avx512Bf16 {
         (Avx512::detect().is_some() && is_x86_feature_detected!("avx512bf16")).then_some(Self(()))
     }
 
-    /// What it proves beside.
+    /// What it proves as well.
     pub(super) const fn avx512(self) -> Avx512 {
         Avx512(())
     }

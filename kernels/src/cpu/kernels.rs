@@ -119,7 +119,7 @@ impl Kernels {
         Self::of(Isa::Avx512Bf16(proof))
     }
 
-    /// AMX tiles beside AVX-512.
+    /// AMX tiles in addition to AVX-512.
     #[cfg(target_arch = "x86_64")]
     pub const fn amx(proof: Amx) -> Self {
         Self::of(Isa::Amx(proof))

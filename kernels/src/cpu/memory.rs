@@ -54,7 +54,7 @@ pub struct Reserved {
 unsafe impl Send for Reserved {}
 
 impl Reserved {
-    /// Places of the given lengths in bytes, one behind the other in a single allocation: matrices smaller than a huge page
+    /// Places of the given lengths in bytes, one after the other in a single allocation: matrices smaller than a huge page
     /// share one. The allocation lives as long as any of them.
     pub fn together(lens: &[usize]) -> Vec<Self> {
         let places = lens.iter().map(|len| len.next_multiple_of(ALIGNMENT));

@@ -5,7 +5,7 @@ use crate::{Rows, RowsMut};
 use std::{cell::UnsafeCell, marker::PhantomData, ops::Range};
 
 /// What the short convolution of one layer keeps: `[S, C]`, slot and channel. It is of f32 in every format of keys and values, so that
-/// a row that reads it gets the bits that a row beside it would have handed on.
+/// a row that reads it from the cache gets the bits that a row of the same forward would have handed on.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvLayer<'a> {
     start: *mut f32,

@@ -228,7 +228,7 @@ proptest! {
             sight.positions.push(noise.below(400) as u32);
             sight.prefix.push(prefix);
             let len = noise.below(40);
-            // A chain behind the prefix, or nodes of a tree, or slots anywhere.
+            // A chain after the prefix, or nodes of a tree, or slots anywhere.
             let kind = noise.below(3);
             let mut slot = prefix;
             sight.tails.push((0..len).map(|i| match kind {

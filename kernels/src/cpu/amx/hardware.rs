@@ -1,6 +1,6 @@
 //! The processor's tile registers.
 //!
-//! Intel's manual, volume 2: <https://www.felixcloutier.com/x86/ldtilecfg> and, beside it, the other instructions.
+//! Intel's manual, volume 2: <https://www.felixcloutier.com/x86/ldtilecfg> and the pages of the other instructions there.
 
 use super::tiles::{ROW_BYTES, Shape, Tiles};
 use std::{arch::asm, marker::PhantomData};

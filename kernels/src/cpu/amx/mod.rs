@@ -1,4 +1,4 @@
-//! The AMX tier: tile products of bf16 pairs, beside everything of the AVX-512 tier.
+//! The AMX tier: tile products of bf16 pairs, and everything of the AVX-512 tier.
 //!
 //! Numeric class of a linear over bf16 weights: activations rounded once to bf16; products by `TDPBF16PS`, which sums the even and the odd
 //! columns of a block of 32 apart with fused products, flushing denormals, then adds both sums to the result, block after block

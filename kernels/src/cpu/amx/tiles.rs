@@ -54,7 +54,7 @@ pub(in crate::cpu) trait Tiles: Sized {
     /// As [`Tiles::multiply_signed`], with unsigned bytes in `B`.
     fn multiply_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
 
-    /// Writes all rows of a tile, of 64 bytes, one behind the other.
+    /// Writes all rows of a tile, of 64 bytes, one after the other.
     ///
     /// # Safety
     /// They are writable at `to`.

@@ -1,7 +1,7 @@
 //! The kernels as compiled for the processor's tiles, run where there are none.
 //!
 //! Each tile instruction is then an illegal one; a signal handler decodes it from its bytes, computes it on emulated
-//! tiles, and goes on behind it.
+//! tiles, and continues after it.
 
 use super::{detection, emulated::Emulated, tiles::Shape};
 use std::{mem, ptr, sync::Mutex};

@@ -44,7 +44,7 @@ pub(super) fn weigh<S: Lanes, E: Element>(
     by_units!(1 2 3 4 5 6);
 }
 
-/// Values of slots behind each other, weights and totals, all readable or writable.
+/// Values of consecutive slots, weights and totals, all readable or writable.
 #[derive(Clone, Copy)]
 struct Values {
     values: *const u8,

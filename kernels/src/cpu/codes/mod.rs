@@ -60,7 +60,7 @@ pub(super) const TOGETHER: usize = 2;
 /// Operands of a kernel: tiles of weights, and a prepared group of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
-    /// The first of the tiles, which are one behind the other.
+    /// The first of the tiles, which are consecutive in memory.
     pub(super) tile: *const u8,
     pub(super) blocks: usize,
     /// Prepared group of exactly `rows` rows.
@@ -88,7 +88,7 @@ impl Operands {
     }
 }
 
-/// Distances of fetching in tiles that are read in turn: the next tile of a stream lies behind those of the other streams.
+/// Distances of fetching in tiles that are read in turn: the next tile of a stream comes after those of the other streams.
 #[derive(Clone, Copy)]
 struct Distances {
     /// For blocks before `far_from`.
@@ -127,7 +127,7 @@ const FAR: usize = 4096;
 #[cfg(target_arch = "x86_64")]
 const PAIR: usize = 128;
 
-/// Prefetches part `p` of a block, and what of the block is before or behind all parts, as far ahead as it says.
+/// Prefetches part `p` of a block, and what of the block is before or after all parts, as far ahead as it says.
 #[inline(always)]
 fn fetch(layout: CodeLayout, block: *const u8, p: usize, Fetching { ahead, in_pairs }: Fetching) {
     #[cfg(target_arch = "x86_64")]

@@ -120,7 +120,7 @@ fn fetching_stays_in_its_stream() {
     for blocks in [1, 2, 7, 18] {
         let tile = blocks * layout.bytes;
         for streams in [1, 2] {
-            // Bytes of one stream among those of tiles one behind the other.
+            // Bytes of one stream among those of consecutive tiles.
             let place = |t: usize, at: usize| (at / tile * streams + t) * tile + at % tile;
             for ahead in [1, 5, 12, 40].map(|blocks| blocks * layout.bytes) {
                 let (tile, x) = (std::ptr::null(), std::ptr::null());

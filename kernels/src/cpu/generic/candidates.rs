@@ -67,7 +67,7 @@ fn fold(logits: &[f32], first: usize, k: usize, inverse: Option<f32>, found: &mu
     found.set_count(count);
 }
 
-/// Puts a logit behind its equals and betters among the `count` entries of a list, which loses its last if it is full.
+/// Inserts a logit after its equals and betters among the `count` entries of a list, which loses its last if it is full.
 /// Returns how many there are then. The logit is one that belongs into the list.
 #[inline(always)]
 pub(in crate::cpu) fn insert(
@@ -106,7 +106,7 @@ fn largest(logits: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// Sum of the logits' weights beside `largest`.
+/// Sum of the logits' weights relative to `largest`.
 #[inline(always)]
 fn sum(logits: &[f32], largest: f32, inverse: f32) -> f32 {
     let mut lanes = [0.0; LANES];

@@ -112,7 +112,7 @@ impl Kernels {
             let mut count = 0;
             for FoundLists { ids: found, logits: values, .. } in layout.found(parts, r) {
                 for (&id, &logit) in found.iter().zip(values) {
-                    // Lists are sorted, so nothing behind the first that comes too late belongs here.
+                    // Lists are sorted, so nothing after the first that comes too late belongs here.
                     if count == choice.k && logit <= logits[choice.k - 1] {
                         break;
                     }

@@ -53,7 +53,7 @@ pub(super) trait LaneOps: Copy {
 
 /// Sixteen lanes: memory, reductions, and how many of them the processor's registers hold.
 pub(super) trait Lanes: LaneOps {
-    /// Sums that fit the registers beside what is added to them.
+    /// Sums that fit the registers together with their operands.
     const SUMS: usize;
     /// Most units of attention that are worked on together, at most [`super::attention::MOST_UNITS`].
     const UNITS: usize;

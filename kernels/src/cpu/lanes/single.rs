@@ -45,7 +45,7 @@ pub(super) fn fused(a: f32, b: f32, c: f32) -> f32 {
     let of_c = sum - product;
     let error = (product - (sum - of_c)) + (c - of_c);
     let bits = sum.to_bits();
-    // An even sum with an error lies beside the odd one that has to be taken: one unit further from zero if sum and error
+    // An even sum with an error is adjacent to the odd one that has to be taken: one unit further from zero if sum and error
     // have one sign, else one nearer.
     let is_inexact = u64::from(error.abs() > 0.0);
     let step = 1_u64.wrapping_sub((bits ^ error.to_bits()) >> 63 << 1);
