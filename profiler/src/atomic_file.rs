@@ -6,9 +6,9 @@ use std::{
     path::Path,
 };
 
-/// Writes `content` to a temporary file beside `path`, flushes it to the disk and renames it over `path`.
+/// Writes `content` to a temporary file in the folder of `path`, flushes it to the disk and renames it over `path`.
 ///
-/// A process killed part way leaves `path` as it was and at most a stray `.NAME.PID.partial` beside it.
+/// A process killed part way leaves `path` as it was and at most a stray `.NAME.PID.partial` next to it.
 ///
 /// # Errors
 /// If the folder cannot be written; the temporary file is then removed. Where there is no room, the error says how much was needed

@@ -68,7 +68,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Where the group of spare cells begins that has the cell at `place`: a cell that is given up takes its group and those behind it along.
+    /// Where the group of spare cells begins that has the cell at `place`: a cell that is given up takes its group and the later ones along.
     /// Nothing can be done without the needed ones.
     fn group_begins(self, place: usize) -> Option<usize> {
         let lengths = std::iter::once(self.needed.len()).chain(self.spare.iter().map(Vec::len));
@@ -278,7 +278,7 @@ fn repeated(us: f64) -> usize {
     if us > 0.0 { (SETTLED_US / us) as usize } else { usize::MAX }
 }
 
-/// One sample, behind `before` runs that are not counted; host stages need none.
+/// One sample, after `before` runs that are not counted; host stages need none.
 fn run<S: Subject>(subject: &mut S, cell: &Cell, before: usize) -> Result<f64, GridError<S::Error>> {
     let failed = |source| GridError::Subject { cell: cell.clone(), source };
     let before = if matches!(cell.stage, Stage::Host(_)) { 0 } else { before };

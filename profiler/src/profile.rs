@@ -46,7 +46,7 @@ pub struct Profile {
     /// Raw samples by cell.
     pub measurements: Vec<CellSamples>,
     /// Samples of some verification cells at one context, one of each for every visit from before anything was recorded to the end: they tell
-    /// what several rows cost beside one on the whole, and how much that changes. Empty where there was no time for them.
+    /// what several rows cost relative to one on average, and how much that changes. Empty where there was no time for them.
     pub visits: Vec<CellSamples>,
     /// Recorded steps of model drafters, one trace per drafter and temperature.
     pub traces: Vec<Trace>,

@@ -53,22 +53,22 @@ pub enum Stage {
     /// A verification in one launch of the device: such a forward, the walk through its tree and the move of what is accepted in the cache;
     /// width = rows verified.
     VerifyWalk,
-    /// Such a forward on a device that runs beside the host, with a forward of a drafter that runs a model of its own begun beside it: of the
+    /// Such a forward on a device that runs in parallel with the host, and at the same time a forward of a drafter that runs a model of its own: of the
     /// verified rows but the root, and at most as many as a growth has. Both are waited for; width = rows verified.
     VerifyTail(DrafterName),
     /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
     Draft(DrafterName),
-    /// The first forward in a step of a drafter that runs a model of its own: behind a forward of the verifier, whose weights have pushed
+    /// The first forward in a step of a drafter that runs a model of its own: after a forward of the verifier, whose weights have pushed
     /// the drafter's out of the caches. Its other forwards are [`Draft`](Self::Draft).
     DraftHead(DrafterName),
     /// A draft phase of one growth in one launch of the device: the root's forward, and the growth; width = nodes grown.
     FirstGrowth(DrafterName),
     /// What one growth more adds to such a phase: a forward of a growth's nodes, and the growth; width = nodes grown.
     NextGrowth(DrafterName),
-    /// What a verification adds behind a draft phase that the host does not wait for, where the device chooses the nodes, walks and moves by
+    /// What a verification adds after a draft phase that the host does not wait for, where the device chooses the nodes, walks and moves by
     /// itself; width = rows verified.
     VerifyGrown(DrafterName),
-    /// The reading of all streamed weights by a forward that computes next to nothing, behind a staging buffer that is full; width 1.
+    /// The reading of all streamed weights by a forward that computes next to nothing and finds the staging buffer full; width 1.
     Read,
     /// The part of a forward for which no weight is read: embedding, head, and the groups that are whole in memory; width = rows.
     Resident,
@@ -83,7 +83,7 @@ pub enum Stage {
 pub enum Worker {
     /// Forwards of the drafter, or its whole proposal.
     Drafter,
-    /// The forward of the verifier, with what a device does behind it.
+    /// The forward of the verifier, with what a device does after it.
     Verifier,
     /// Work between forwards.
     Host(HostStage),

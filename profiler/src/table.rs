@@ -118,8 +118,8 @@ impl LatencyTable {
         widths
     }
 
-    /// The part of the table that says what steps cost behind `context` committed tokens: forwards of widths that were measured there or
-    /// behind more, and what the host does, which no context changes. `None` where no forward was.
+    /// The part of the table that says what steps cost after `context` committed tokens: forwards of widths that were measured there or
+    /// after more, and what the host does, which no context changes. `None` where no forward was.
     pub fn reaching(&self, context: u32) -> Option<LatencyTable> {
         let is_host = |cell: &Cell| matches!(cell.stage, Stage::Host(_));
         let reaches: BTreeSet<(&Stage, u32)> = self

@@ -33,7 +33,7 @@ pub struct Trace {
 pub struct PromptTrace {
     /// Kind of the prompt, as the calibration set calls it.
     pub kind: String,
-    /// Steps in order, each behind more of the answer than the one before.
+    /// Steps in order, each after more of the answer than the one before.
     pub steps: Vec<StepTrace>,
 }
 
@@ -48,7 +48,7 @@ pub struct StepTrace {
     pub tokens: Vec<u32>,
     /// The forwarded nodes with their best continuations.
     pub expanded: Vec<Expansion>,
-    /// Tokens the verifier says behind the root: the path that it would accept, then the bonus token.
+    /// Tokens the verifier says after the root: the path that it would accept, then the bonus token.
     pub verified: Vec<u32>,
     /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on this prompt;
     /// empty where none was trained.

@@ -16,9 +16,9 @@ pub struct WeightMemory {
     pub measured: u32,
     /// At that split, packed bytes of the matrices of groups of which none is streamed.
     pub whole_bytes: u64,
-    /// What one token of context takes, in the cache and beside it.
+    /// What one token of context takes, in the cache and elsewhere.
     pub slot_bytes: u64,
-    /// What a session takes beside its context.
+    /// What a session takes in addition to its context.
     pub session_bytes: u64,
     /// The longest context of the model.
     pub model_context: u32,

@@ -1,4 +1,4 @@
-//! What the visits of a profile tell: how much several rows cost beside one on the whole, and how much that changes.
+//! What the visits of a profile tell: how much several rows cost relative to one on average, and how much that changes.
 //!
 //! Programs that share a machine take some of its arithmetic for a while, seldom of its memory as well: for tens of seconds a forward of eight
 //! rows takes a quarter more of one row's time, and then not. Cells are measured within one such while, visits all along.
@@ -44,7 +44,7 @@ impl Swing {
 }
 
 impl Profile {
-    /// How much the machine changed in what a verification of up to `widest` rows costs beside one row: the most of all widths that were
+    /// How much the machine changed in what a verification of up to `widest` rows costs relative to one row: the most of all widths that were
     /// visited. Nothing where there are no visits.
     pub fn swing(&self, widest: u32) -> Swing {
         let swings = self.multiples().into_iter().filter(|(width, _)| *width <= widest);
