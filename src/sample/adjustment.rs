@@ -123,7 +123,7 @@ impl Adjuster {
         }
     }
 
-    /// The row `[V]` behind the text so far, adjusted.
+    /// The row `[V]` after the text so far, adjusted.
     pub fn adjust<'a>(&'a mut self, logits: &'a [f32]) -> &'a [f32] {
         if self.is_idle() {
             return logits;
