@@ -1,4 +1,4 @@
-//! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
+//! Memory maps with a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
 //! files with a checked header ([`Seal`]), the free space of disks, threads that read files when idle, reads past the system's cache, and what is wrong with a JSON text.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
