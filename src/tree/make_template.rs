@@ -14,7 +14,7 @@ impl Template {
         Self { parents: vec![0], ranks: vec![0] }
     }
 
-    /// Adds a node behind all others.
+    /// Adds a node after all others.
     fn push(&mut self, parent: usize, rank: usize) {
         self.parents.push(u32::try_from(parent).expect("templates are small"));
         self.ranks.push(u16::try_from(rank).expect("ranks are small"));
