@@ -1,6 +1,6 @@
 //! The C interface: opaque handles, options that grow without breaking callers, status codes and error texts.
 //!
-//! `ygg.h` beside this file declares everything that C sees, and is generated from these sources. The room is a package of its own, so
+//! `ygg.h` in this folder declares everything that C sees, and is generated from these sources. The room is a package of its own, so
 //! that only its users build a shared library: `cargo rustc --release -p ygg-c --crate-type cdylib` makes `libygg.so`. It uses
 //! only the public API of `yggc`.
 //!

@@ -111,7 +111,7 @@ thread_local! {
 
 /// Runs the body of an interface function: failures and panics become a status and this thread's error text.
 pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // An engine that panicked stays behind its poisoned lock and refuses every further request.
+    // The lock of an engine that panicked stays poisoned, so every further request is refused.
     let ended = panic::catch_unwind(AssertUnwindSafe(call));
     match ended.unwrap_or_else(|payload| Err(Failure::panicked(payload.as_ref()))) {
         Ok(()) => Status::Ok,
