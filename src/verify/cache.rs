@@ -47,7 +47,7 @@ pub(super) fn any_history_leaves_the_sequence(
         tell(done, cases);
     }
     Ok(format!(
-        "{done} histories of {actions} appends, trees, commits, discards and poisonings: the logits behind each have the bits of a \
+        "{done} histories of {actions} appends, trees, commits, discards and poisonings: the logits after each have the bits of a \
          fresh prefill"
     ))
 }

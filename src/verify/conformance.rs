@@ -35,10 +35,10 @@ pub(super) fn plan_fits(
     Ok(format!("{} was made for this machine, model and build", source.name))
 }
 
-/// Rows of the forwards that are compared with the reference, one behind the other.
+/// Rows of the forwards that are compared with the reference, one after the other.
 const COMPARED_ROWS: [usize; 4] = [1, 2, 3, 4];
 
-/// Logits of the model by its kernels and by the scalar reference, behind some tokens, at widths 1 to 4.
+/// Logits of the model by its kernels and by the scalar reference, after some tokens, at widths 1 to 4.
 pub(super) fn kernels_follow_the_reference(
     subject: &Subject<'_>,
     options: &VerifyOptions,
@@ -106,7 +106,7 @@ const LINEARS_OF_A_LAYER: usize = 4;
 ///
 /// A class promises this much of each linear and each attention, relative to its result:
 /// - Codes of int8 activations and of a q8 cache are the nearest of steps of a 127th of the largest value of their block, which is some
-///   three times the usual one. The smallest difference before a rounding becomes a whole step behind it where a value lies between two
+///   three times the usual one. The smallest difference before a rounding becomes a whole step after it where a value lies between two
 ///   codes, and after some layers the codes of both are roundings independent of each other: each is off by 3/127/sqrt(12), their
 ///   difference by sqrt(2) times that, 2^-6.7.
 /// - In the same way, 2^-11 for an f16 cache, and 2^-8.5 where the class rounds what the reference does not: activations to bf16 (over
@@ -159,7 +159,7 @@ pub fn logit_tolerance(
     worst_of(compared, usual_difference(tier, Activations::Native, formats, cache, layers)) as f32
 }
 
-/// Logits `[V]` behind the same tokens.
+/// Logits `[V]` after the same tokens.
 struct Compared {
     expected: Vec<Vec<f32>>,
     found: Vec<Vec<f32>>,

@@ -48,7 +48,7 @@ pub(super) fn draws_follow_the_distribution(
         let ids = prompt.token_ids(&subject.loaded)?;
         let row = session.restart(&ids[..ids.len().min(subject.context())])?.to_vec();
         for case in cases(&row, number as u64)? {
-            let what = format!("{} behind prompt {number}", case.name);
+            let what = format!("{} after prompt {number}", case.name);
             draws += case.expect_fair(subject.draw, &what)?;
             tests += 1;
             let rarest = case.rarest();

@@ -81,7 +81,7 @@ pub(super) fn verify_subject(
     let mut properties = Vec::with_capacity(wanted.len());
     let whole = Clock::start(options.extent.longest());
     for (place, (name, check)) in wanted.iter().copied().enumerate() {
-        // What a check leaves of its share is for those behind it.
+        // What a check leaves of its share is for the later ones.
         let clock = Clock::start(whole.left() / (wanted.len() - place) as u32);
         let mut tell =
             |done, total| progress(Progress::Checking { what: name, done, total, left: whole.left() });
