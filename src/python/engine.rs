@@ -216,7 +216,7 @@ impl Engine {
         Ok(self.loaded.tokenizer().decode(&ids))
     }
 
-    /// Logits `[len, V]` behind every token, in f32.
+    /// Logits `[len, V]` after every token, in f32.
     fn logits<'py>(&self, py: Python<'py>, ids: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
         if ids.is_empty() {
             return Err(input("no token ids: expected at least one"));
