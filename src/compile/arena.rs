@@ -153,13 +153,13 @@ fn place(blocks: &mut [Block]) -> Result<usize, ValueId> {
     for i in 0..blocks.len() {
         let (placed, rest) = blocks.split_at_mut(i);
         let block = &mut rest[0];
-        let mut beside: Vec<_> = placed
+        let mut live: Vec<_> = placed
             .iter()
             .filter(|other| other.first <= block.last && block.first <= other.last)
             .map(|other| (other.offset, other.offset + other.bytes))
             .collect();
-        beside.sort_unstable();
-        for (start, end) in beside {
+        live.sort_unstable();
+        for (start, end) in live {
             if start >= block.offset && start - block.offset >= block.bytes {
                 break;
             }

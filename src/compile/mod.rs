@@ -37,7 +37,7 @@ use crate::ir::{Binding, DeviceSpec, Graph, GraphError, Program};
 /// A rewrite of a bound graph that keeps its meaning.
 type Pass = fn(&mut Graph) -> Result<(), GraphError>;
 
-/// The passes behind `bind_width`, in order.
+/// The passes after `bind_width`, in order.
 const PASSES: [(&str, Pass); 8] = [
     ("fold_constants", passes::fold_constants),
     ("fuse_qkv", passes::fuse_qkv),
