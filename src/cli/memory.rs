@@ -37,7 +37,7 @@ fn left_of_container(most: &str, taken: &str, stat: &str) -> Option<usize> {
     Some(number(most)?.saturating_sub(number(taken)?.saturating_sub(files)))
 }
 
-/// A number of kilobytes behind a name, in bytes.
+/// A number of kilobytes after a name, in bytes.
 fn kib(text: &str, name: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -42,7 +42,8 @@ fn families() -> Table<4> {
         let tried = if family.tried.is_empty() { "-".to_owned() } else { family.tried.join("; ") };
         [family.name, family.models, family.beside_llama, &tried].map(str::to_owned)
     };
-    let titles = ["family", "models", "beside Llama", "whole models compared with"].map(str::to_owned);
+    let titles =
+        ["family", "models", "differences from Llama", "whole models compared with"].map(str::to_owned);
     Table { title: "Families", rows: [titles].into_iter().chain(Family::all().map(row)).collect() }
 }
 
@@ -146,7 +147,7 @@ mod tests {
         for (name, table) in &tables {
             let begin = format!("<!-- yggc models: {name} -->\n");
             let start = text.find(&begin).unwrap_or_else(|| panic!("{begin} is missing")) + begin.len();
-            let end = start + text[start..].find("<!-- end -->").expect("an end behind it");
+            let end = start + text[start..].find("<!-- end -->").expect("an end after it");
             text.replace_range(start..end, table);
         }
         if std::env::var_os("UPDATE_MODELS").is_some() {

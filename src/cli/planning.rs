@@ -206,7 +206,7 @@ pub(crate) fn place(
     Ok(CachedPlan::new(folder, here, digest.as_deref(), divided.map(|(budget, _)| budget)))
 }
 
-/// Bytes that drafters may take beside a loaded model: what the machine has left, and the budget if it holds the whole model.
+/// Bytes that drafters may take in addition to a loaded model: what the machine has left, and the budget if it holds the whole model.
 pub(crate) fn memory_left(loaded: &Loaded, divided: Option<Divided>) -> Option<usize> {
     let free = memory::available();
     let Some((budget, FirstDivision::Whole)) = divided else { return free };

@@ -255,7 +255,7 @@ pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
     }
 }
 
-/// What is asked for beside the prompt.
+/// What is asked for in addition to the prompt.
 pub(crate) fn request(args: &AnswerArgs, prompt: Prompt) -> Request {
     let adjustment = Adjustment {
         bias: args.logit_bias.clone(),

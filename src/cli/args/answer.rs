@@ -78,7 +78,7 @@ fn bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl AnswerArgs {
-    /// The messages behind the system's.
+    /// The messages after the system's.
     pub(crate) fn chat(&self, messages: impl IntoIterator<Item = Message>) -> Prompt {
         let system = self.system.iter().map(|text| Message::new(Role::System, text.as_str()));
         Prompt::Chat(Conversation {

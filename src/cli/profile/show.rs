@@ -40,7 +40,7 @@ fn write_text(profile: &Profile, table: &LatencyTable, out: &mut String) -> fmt:
         let Swing { visits, deviation, independent: _ } = profile.swing(u32::MAX);
         writeln!(
             out,
-            "visited      {visits} times while it was recorded: several rows beside one changed by {:.0} % (standard deviation, at most)",
+            "visited      {visits} times while it was recorded: the cost of several rows relative to one changed by {:.0} % (standard deviation, at most)",
             100.0 * deviation
         )?;
     }

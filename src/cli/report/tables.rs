@@ -144,7 +144,7 @@ pub(super) fn chains(page: &mut Page, explanation: &Explanation) {
     page.paragraph(
         "Leviathan et al. (arXiv 2211.17192) find the best number of drafted tokens from alpha, the chance that a drafted \
          token is accepted, and c, the time of a draft forward over that of a verify forward, where verifying costs the same \
-         whatever its rows. Beside it the best chain that was priced with the measured times.",
+         whatever its rows. Next to it is the best chain that was priced with the measured times.",
     );
     page.table("Analysis and search (alpha and c measured)", &tables::chains(&explanation.chains), |_| false);
 }
