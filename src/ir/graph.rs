@@ -231,7 +231,7 @@ impl Graph {
         RopeId(u32::try_from(self.ropes.len() - 1).expect("few ropes"))
     }
 
-    /// Registers a weight behind those that are there.
+    /// Registers a weight after those that are there.
     pub(super) fn add_weight(&mut self, spec: WeightSpec) -> WeightId {
         let id = u32::try_from(self.weights.len()).expect("few weights");
         self.weights = self.weights.iter().cloned().chain([spec]).collect();
@@ -291,7 +291,7 @@ impl Graph {
         self.shown = Some(value);
     }
 
-    /// Declares the last hidden rows `[R, D]`, from which what is shown is made: they stay readable beside it.
+    /// Declares the last hidden rows `[R, D]`, from which what is shown is made: they stay readable, too.
     pub fn set_hidden(&mut self, value: ValueId) {
         self.hidden = Some(value);
     }

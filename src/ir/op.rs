@@ -86,7 +86,7 @@ pub enum Op {
         function: Nonlinearity,
         /// Matrix `[F, K]` under the function.
         gate: WeightId,
-        /// Matrix `[F, K]` beside it.
+        /// Matrix `[F, K]` whose products are multiplied by the gate's.
         up: WeightId,
         /// Normalisation fused in front.
         norm: Option<Norm>,
@@ -163,7 +163,7 @@ pub enum OpWeights<'a> {
     Nothing,
     /// Rows of a matrix, by token.
     Rows(WeightId),
-    /// A gain, with nothing behind it.
+    /// A gain without a product.
     Gain(Norm),
     /// Any other vector.
     Vector(WeightId),
@@ -180,7 +180,7 @@ pub enum OpWeights<'a> {
     Gated {
         /// The matrix under the function.
         gate: WeightId,
-        /// The matrix beside it.
+        /// The matrix whose products are multiplied by the gate's.
         up: WeightId,
         /// Normalisation fused in front.
         norm: Option<Norm>,

@@ -178,7 +178,7 @@ mod tests {
         let bits = f32::from_bits;
         let mut row = [bits(2), bits(2), bits(0), bits(99), 0.5, -1.0, 0.0];
         tokens.name_candidates(&mut row);
-        assert_eq!(row.map(f32::to_bits)[..4], [2, 7, 2, 99], "what is behind the count is nobody's");
+        assert_eq!(row.map(f32::to_bits)[..4], [2, 7, 2, 99], "what is past the count is nobody's");
         assert_eq!(row[4..], [0.5, -1.0, 0.0]);
     }
 }

@@ -5,11 +5,11 @@ use std::ops::Range;
 /// What reads of a file begin and end at, in the file and in the buffer.
 pub const PAGE: usize = 4096;
 
-/// Bytes that the buffer has beside two of the largest matrices, or those of a third if these are fewer: so reading goes on while smaller ones
+/// Bytes that the buffer has in addition to two of the largest matrices, or those of a third if these are fewer: so reading goes on while smaller ones
 /// are used.
 const SLACK: usize = 8 << 20;
 
-/// Places of streamed matrices in one buffer. Their sequence is endless: behind the last one comes the first, for the next forward.
+/// Places of streamed matrices in one buffer. Their sequence is endless: after the last one comes the first, for the next forward.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Staging {
     /// Bytes of the buffer.
@@ -42,7 +42,7 @@ impl Staging {
         within.into_iter().find(overlaps).unwrap_or_else(|| Self::in_turn(&pages, total))
     }
 
-    /// One behind the other, from the begin of the buffer again where one does not fit any more.
+    /// One after the other, from the begin of the buffer again where one does not fit any more.
     fn in_turn(pages: &[usize], bytes: usize) -> Self {
         let mut next = 0;
         let place = |pages: &usize| {
