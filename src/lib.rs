@@ -34,7 +34,7 @@
 //! 6. [`plan`] is the file that configures steps, bound to machine, model and build; [`policy`] makes the decisions that are left to
 //!    decoding time. [`planner`] searches for the step with the least time per token, given latencies and acceptance that
 //!    [`measure`] recorded with the same sessions.
-//! 7. [`engine`] combines these rooms behind [`Engine`](engine::Engine), with [`text`] for prompts and answers.
+//! 7. [`engine`] combines these rooms into [`Engine`](engine::Engine), with [`text`] for prompts and answers.
 //! 8. [`verify`] tests on the present machine that no answer depends on speculation.
 //!
 //! # Which rooms to use

@@ -102,7 +102,7 @@ enum Place {
     Gathered(Vec<u8>),
 }
 
-/// The verifier's weights, and the drafter's own behind them.
+/// The verifier's weights, and the drafter's own after them.
 struct BothWeights {
     verifier: Arc<dyn WeightSource>,
     first: usize,

@@ -123,7 +123,7 @@ impl AttentionWeights {
     }
 }
 
-/// Adds one layer to the residual stream `x`; returns the stream behind it.
+/// Adds one layer to the residual stream `x`; returns the stream after it.
 pub(super) fn layer(
     frame: &Frame<'_>,
     graph: &mut Graph,

@@ -53,7 +53,7 @@ pub struct Family {
     pub name: &'static str,
     /// Models of the family.
     pub models: &'static str,
-    /// What its graph computes beside Llama's.
+    /// How its graph differs from Llama's.
     pub beside_llama: &'static str,
     /// Whole models that were compared with another program; tiny models of every family are.
     pub tried: &'static [&'static str],
@@ -79,7 +79,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The key of a value that the two containers call by these names; in GGUF files behind the family's.
+    /// The key of a value that the two containers call by these names; in GGUF files after the family's.
     fn key(&self, gguf: &str, folder: &str) -> String {
         self.config.family.key(self.fields.container(), gguf, folder)
     }

@@ -40,7 +40,7 @@ pub(super) struct LayerRule {
     pub(super) taps: Option<usize>,
 }
 
-/// What a decoder computes beside its sizes.
+/// What a decoder computes, apart from its sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     /// Where sub-layers are normalised.

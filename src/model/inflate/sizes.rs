@@ -11,7 +11,7 @@ const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 pub(super) struct Sizes<'a> {
     pub(super) small: &'a ModelConfig,
     pub(super) large: ModelConfig,
-    /// The model's query head that each inflated one is; `is_read` if anything behind reads it.
+    /// The model's query head that each inflated one is; `is_read` if any later op reads it.
     pub(super) queries: Vec<HeadPlace>,
     /// The model's key/value head that each inflated one is.
     pub(super) keys: Vec<usize>,

@@ -181,7 +181,7 @@ impl Inflated<'_> {
         let column = |column: usize| match self.role {
             Role::Queries if is_bias => Some(within(queries[column / size].head, column)),
             Role::Keys if is_bias => Some(within(keys[column / size], column)),
-            // Only zeros meet the columns behind the model's.
+            // Only zeros meet the columns after the model's.
             Role::Queries | Role::Keys | Role::Neurons | Role::Head => Some(column % small.hidden_size),
             Role::Embedding => (column < small.hidden_size).then_some(column),
             Role::AttentionOutput => match queries[column / size] {

@@ -1,4 +1,4 @@
-//! `config.json` and the JSON files beside it, read with errors that name the key.
+//! `config.json` and the JSON files of its folder, read with errors that name the key.
 
 use serde_json::{Map, Value};
 
