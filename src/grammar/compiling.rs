@@ -113,7 +113,7 @@ pub(super) fn run<T: Send + 'static>(
 /// The time, for limits that end hopeless work.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a backstop behind limits by counts: it decides nothing of a mask"
+    reason = "a backstop for the limits by counts: it decides nothing of a mask"
 )]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -12,7 +12,7 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// What an answer must be. Start from what the user gave; [`GrammarTokens::matcher`](super::GrammarTokens::matcher) checks it.
 ///
-/// JSON is written in one line, with one space behind each colon and comma, and properties in the order of the schema.
+/// JSON is written in one line, with one space after each colon and comma, and properties in the order of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// Any JSON object.

@@ -88,7 +88,7 @@ pub enum GrammarError {
     },
     /// An answer that cannot go on: the grammar's limits are exceeded, or the vocabulary has no token for what must follow.
     #[error(
-        "the grammar cannot be followed behind {tokens} tokens of the answer: {fault}; simplify the grammar"
+        "the grammar cannot be followed after {tokens} tokens of the answer: {fault}; simplify the grammar"
     )]
     Stuck {
         /// Tokens of the answer.

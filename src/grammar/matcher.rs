@@ -171,7 +171,7 @@ impl Matcher {
         out.extend(forced.unwrap_or_default());
     }
 
-    /// How many of `tokens`, one behind the other, the grammar could take next. Where text is forced it also takes
+    /// How many of `tokens`, one after the other, the grammar could take next. Where text is forced it also takes
     /// other encodings of that than the mask allows.
     pub fn fitting(&mut self, tokens: &[u32]) -> usize {
         // A fault is found again by the next mask.

@@ -11,8 +11,8 @@
 //! errors, never panics.
 //!
 //! Compiling recurses and cannot be interrupted. What is nested, referred to and listed is counted before (`counts.rs`); then it runs on a thread of its
-//! own with a stated stack (`compiling.rs`). Behind the counts stands a clock: whoever waits for a constraint, or for a mask (`watch.rs`), waits some
-//! seconds and no longer than its request.
+//! own with a stated stack (`compiling.rs`). As a backstop there is a clock: a
+//! constraint or a mask (`watch.rs`) that takes more than some seconds, or is needed by no request any more, is abandoned.
 #![forbid(unsafe_code)]
 
 mod compiling;

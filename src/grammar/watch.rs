@@ -15,7 +15,7 @@ use llguidance::CancellationHandle;
 use super::compiling::{IsCancelled, now};
 
 /// Longest time of one piece of work: twenty times what the counts of a slow grammar allow, so that it ends what has no end and nothing else. A build that
-/// is not optimised, beside others on the same processors, takes some seconds for what the counts allow.
+/// is not optimised, with others on the same processors, takes some seconds for what the counts allow.
 pub(super) const MOST_TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 4 });
 /// How often the work of answers is looked at.
 const LOOK: Duration = Duration::from_millis(20);

@@ -51,7 +51,7 @@ fn parts(shapes: &[Shape], number: usize) -> Vec<usize> {
     items.chain(named).chain(free).filter(|part| shapes[*part].is_possible).collect()
 }
 
-/// The shapes that the first has, each behind its parts as far as these do not lead back to it.
+/// The shapes that the first has, each after its parts as far as these do not lead back to it.
 fn inner_first(shapes: &[Shape]) -> Vec<usize> {
     let mut order = Vec::new();
     let mut seen = vec![false; shapes.len()];
@@ -182,7 +182,7 @@ impl Writer<'_> {
             .map(|(names, shape)| format!("{} \": \" s{shape}", self.terminal(names.clone())))
             .collect();
         let pair = self.choice(format!("{name}-f"), pairs);
-        // What may follow behind the names so far, by how many were written.
+        // What may follow the names so far, by how many were written.
         let mut states = Vec::new();
         for written in 0..=counted.min(count) {
             states.push(further(pair.as_deref(), written, members.least, most)?);
@@ -209,7 +209,7 @@ impl Writer<'_> {
     }
 }
 
-/// Further properties behind `written` ones; `None` if too few names could be told apart.
+/// Further properties after `written` ones; `None` if too few names could be told apart.
 fn further(
     pair: Option<&str>,
     written: u64,

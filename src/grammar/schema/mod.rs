@@ -85,13 +85,13 @@ pub(super) fn in_lark(grammar: &str) -> Result<Written, GrammarError> {
             Some(Err(fault)) => {
                 return Err(GrammarError::Refused {
                     what: WHAT,
-                    fault: format!("expected JSON behind %json, found {fault}"),
+                    fault: format!("expected JSON after %json, found {fault}"),
                 });
             }
             None => {
                 return Err(GrammarError::Refused {
                     what: WHAT,
-                    fault: "expected JSON behind %json, found none".to_owned(),
+                    fault: "expected JSON after %json, found none".to_owned(),
                 });
             }
         };

@@ -192,7 +192,7 @@ impl Shapes<'_> {
         Ok(Members { named, free, least: object.least, most: object.most })
     }
 
-    /// Whether a set of names has one that is no property's: else nothing could be written behind a comma.
+    /// Whether a set of names has one that is no property's: else nothing could be written after a comma.
     fn is_open(
         &mut self,
         region: &[usize],
