@@ -36,7 +36,7 @@ pub(super) fn check(table: &[u8]) -> Result<(), TextError> {
     let units = word(0).ok_or_else(|| damaged("shorter than its header"))? / 4;
     let replacements = units.checked_mul(4).and_then(|bytes| table.get(4 + bytes..));
     let replacements = replacements.ok_or_else(|| damaged("shorter than its trie"))?;
-    let replacements = std::str::from_utf8(replacements).map_err(|_| damaged("not UTF-8 behind its trie"))?;
+    let replacements = std::str::from_utf8(replacements).map_err(|_| damaged("not UTF-8 after its trie"))?;
     if units == 0 {
         return Err(damaged("without a trie"));
     }

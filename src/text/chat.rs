@@ -93,7 +93,7 @@ pub enum GenerationPrompt {
     Omit,
 }
 
-/// Variables of a template beside those that every conversation has, in order, as an object in JSON. Other programs call them
+/// Variables of a template in addition to those that every conversation has, in order, as an object in JSON. Other programs call them
 /// `chat_template_kwargs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Json")]
@@ -146,7 +146,7 @@ pub struct Conversation {
     pub variables: Variables,
     /// Whether the model answers next.
     pub generation_prompt: GenerationPrompt,
-    /// What the model's turn begins with, behind the generation prompt; empty for nothing. The model continues it.
+    /// What the model's turn begins with, after the generation prompt; empty for nothing. The model continues it.
     pub opening: String,
     /// The local time, for templates that print a date; without it they have no clock.
     pub now: Option<NaiveDateTime>,

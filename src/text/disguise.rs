@@ -6,7 +6,7 @@
 //!
 //! - the first character of every control token that a message spells, so that none is found within a message;
 //! - the first and the last character of a message, of its white space and of what is left when the template trims it,
-//!   where they could form a control token with the template's text beside them.
+//!   where they could form a control token with the template's text next to them.
 //!
 //! One character stands for one, so trimming, searching and cutting work on a disguised message as on the original
 //! unless they look for just those characters. A template that rewrites the text of a message (changes its case, joins

@@ -39,7 +39,7 @@ pub enum Special {
     Literal,
 }
 
-/// A model's tokenizer. Immutable; share it between threads behind a reference or an [`Arc`].
+/// A model's tokenizer. Immutable; share it between threads by a reference or an [`Arc`].
 ///
 /// ```
 /// use yggc::text::{Special, TokenKind, Tokenizer, Vocabulary};
@@ -238,7 +238,7 @@ impl Tokenizer {
         ids
     }
 
-    /// The tokens of `text` as [`encode`](Self::encode) gives those of [literal](Special::Literal) text, but behind other text: no space is put before it.
+    /// The tokens of `text` as [`encode`](Self::encode) gives those of [literal](Special::Literal) text, but as a continuation of other text: no space is put before it.
     #[must_use]
     pub fn encode_continuation(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
@@ -465,7 +465,7 @@ fn build_model(
             if scores.iter().any(|score| !score.is_finite()) {
                 return Err(TextError::BadScores { tokens: tokens.len(), scores: scores.len() });
             }
-            // Added tokens behind the pieces have no score; they and control tokens are no pieces.
+            // Added tokens after the pieces have no score; they and control tokens are no pieces.
             let scores = scores.into_iter().chain(std::iter::repeat(0.0));
             let pieces = tokens.iter().zip(scores).map(|(text, score)| {
                 (if spelled.contains_key(text) { text.clone() } else { String::new() }, score)

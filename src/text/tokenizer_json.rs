@@ -1,6 +1,6 @@
 //! Reads Hugging Face `tokenizer.json`.
 //!
-//! Steps before and behind the model are read as the `tokenizers` crate's own types. Vocabulary, merges and added tokens are read here,
+//! Steps before and after the model are read as the `tokenizers` crate's own types. Vocabulary, merges and added tokens are read here,
 //! because the crate hides what occurs twice; they are checked and built like a GGUF's.
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ pub(super) const VARIABLE: &str = "\0budget";
 const ITEM_BYTES: u64 = 32;
 
 /// What looking at a value in another one costs: about as long as copying so many bytes takes, and likewise what a call costs
-/// beside the work on its arguments.
+/// in addition to the work on its arguments.
 const LOOK_BYTES: u64 = 16;
 const CALL_BYTES: u64 = 64;
 
