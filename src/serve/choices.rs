@@ -17,7 +17,7 @@ use super::{
 /// Most prompts of a request.
 const MOST_PROMPTS: usize = 64;
 
-/// What a request asks for beside one answer to its first prompt.
+/// What a request asks for in addition to one answer to its first prompt.
 #[derive(Debug)]
 pub(super) struct Choices {
     /// Answers to each prompt.
@@ -26,7 +26,7 @@ pub(super) struct Choices {
     further: Vec<Prompt>,
     /// Whether each answer begins with its prompt.
     echoes: bool,
-    /// The text behind the answer, which is then filled in between.
+    /// The text after the answer, which is then filled in between.
     suffix: Option<String>,
 }
 

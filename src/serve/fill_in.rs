@@ -1,4 +1,4 @@
-//! Fill-in-the-middle: a prompt laid out with the text behind the answer, by the control tokens of models that were trained for it.
+//! Fill-in-the-middle: a prompt laid out with the text after the answer, by the control tokens of models that were trained for it.
 
 use yggc::{
     engine::{Prompt, Special},

@@ -48,7 +48,7 @@ impl Offsets {
         let begin = self.pending.len();
         self.pending.extend_from_slice(bytes);
         let mut place = 0;
-        // Where the token begins is in the first character that ends behind its first byte; the last may be unfinished.
+        // Where the token begins is in the first character that ends after its first byte; the last may be unfinished.
         let mut offset = None;
         for chunk in self.pending.utf8_chunks() {
             for character in chunk.valid().chars() {

@@ -271,7 +271,7 @@ pub(super) fn plain(open_metrics: &str) -> String {
             }
             continue;
         };
-        // The type comes with the line itself, or with the one behind the help.
+        // The type comes with the line itself, or with the one after the help.
         let types = [Some(line), lines.get(i + 1)];
         let is_a = |kind: &str| types.iter().flatten().any(|line| **line == format!("# TYPE {name} {kind}"));
         let (suffix, said) = match said {

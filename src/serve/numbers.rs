@@ -25,7 +25,7 @@ const ALL: &[Endpoint] = &[Endpoint::Chat, Endpoint::Completions];
 const EXACT: f64 = (1_u64 << 53) as f64;
 /// Most answers to one prompt.
 const MOST_EACH: i128 = 4;
-/// Most log-probabilities beside a token's own, as OpenAI has it.
+/// Most log-probabilities in addition to a token's own, as OpenAI has it.
 const MOST_LOG_PROBS: i128 = 20;
 
 const fn integer(name: &'static str, [least, most]: [i128; 2], neutral: Option<i128>) -> Parameter {

@@ -34,7 +34,7 @@ const MOST_STOP_BYTES: usize = 512;
 /// Tokens of a completion whose request has no `max_tokens`.
 const COMPLETION_TOKENS: usize = 16;
 
-/// Fields of both endpoints beside the numbers. Fields that OpenAI's clients send and that change nothing here are ignored.
+/// Fields of both endpoints, apart from the numbers. Fields that OpenAI's clients send and that change nothing here are ignored.
 #[derive(Debug, Deserialize)]
 struct Terms {
     model: Option<String>,
@@ -153,11 +153,11 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         && (numbers.integer(&numbers::N) != Some(1)
             || terms.stream_options.as_ref().is_some_and(|options| options.include_steps == Some(true)))
     {
-        let what = "expected one answer beside `tools` that may be called, without `include_steps`";
+        let what = "expected one answer with `tools` that may be called, without `include_steps`";
         return Err(Refused::field("tools", what));
     }
     if tools.is_some() && constraint.is_some() {
-        let what = "expected none beside `tools` that may be called, found one; set `tool_choice` to none";
+        let what = "expected none with `tools` that may be called, found one; set `tool_choice` to none";
         return Err(Refused::field("response_format", what));
     }
     if messages.is_empty() {
@@ -181,7 +181,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         }
     };
     if tools.is_some() && log_probs.is_some() {
-        return Err(Refused::field("logprobs", "expected none beside `tools`, found some; leave one out"));
+        return Err(Refused::field("logprobs", "expected none with `tools`, found some; leave one out"));
     }
     let conversation = Conversation {
         variables: chat_template_kwargs.unwrap_or_default(),

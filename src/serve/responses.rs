@@ -1,5 +1,5 @@
 //! Requests of `/v1/responses`, translated into those of `/v1/chat/completions`: the same conversation, constraint and tools by the other
-//! names. What the endpoint has beside them needs stored responses or tools of the server, of which there are none.
+//! names. What the endpoint has in addition needs stored responses or tools of the server, of which there are none.
 
 use std::fmt;
 

@@ -149,7 +149,7 @@ struct CallReader {
     place: Place,
     /// Text that is not decided yet.
     held: String,
-    /// What was read since the mark of a call, it and the space before it included, or behind the last call: text, if no call follows.
+    /// What was read since the mark of a call, it and the space before it included, or after the last call: text, if no call follows.
     lead: String,
     calls: usize,
     has_text: bool,
@@ -159,7 +159,7 @@ struct CallReader {
 enum Place {
     /// In text.
     Text,
-    /// Behind the mark of a call, or behind a call, where another may begin.
+    /// After the mark of a call, or after a call, where another may begin.
     Between,
     /// In a call.
     Call(Call),
@@ -286,7 +286,7 @@ impl CallReader {
                     }
                 };
                 let read: String = self.held.drain(..read).collect();
-                // Behind a call that was told, what closes it and the space around it lay it out.
+                // After a call that was told, what closes it and the space around it lay it out.
                 let is_layout = self.lead.is_empty() && (is_over || read.trim().is_empty());
                 if !is_layout {
                     self.lead.push_str(&read);
@@ -409,7 +409,7 @@ impl Call {
         }
         let end = end.unwrap_or(self.text.len());
         let text = self.text[self.told..end.max(self.told)].trim_end();
-        // Space at the end may be behind the arguments.
+        // Space at the end may follow the arguments.
         if !text.is_empty() {
             out.push(Piece::Arguments { index, text: text.to_owned() });
             self.told += text.len();

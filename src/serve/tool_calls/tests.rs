@@ -8,7 +8,7 @@ use crate::serve::{
     tools::{self, ToolsBody},
 };
 
-/// The deltas of an answer in Hermes' form and its whole message, beside tools of these names.
+/// The deltas of an answer in Hermes' form and its whole message, with tools of these names.
 fn answered(text: &str, names: &[&str], several: bool) -> (Vec<Value>, Value) {
     let tools: Vec<Value> =
         names.iter().map(|name| json!({"type": "function", "function": {"name": name}})).collect();
@@ -158,8 +158,8 @@ fn what_is_no_call_of_a_function_that_may_be_called_is_text_as_it_was_written() 
         "",
         "find",
     ] {
-        for (before, behind) in [("", ""), ("I look.\n", "\nI see.")] {
-            let text = format!("{before}{}{behind}", hermes(inner));
+        for (before, after) in [("", ""), ("I look.\n", "\nI see.")] {
+            let text = format!("{before}{}{after}", hermes(inner));
             for len in [1, 2, 3, 7, 1000] {
                 assert_eq!(read(CallFormat::Hermes, &text, len), (text.clone(), vec![]), "{text} by {len}");
             }
