@@ -101,7 +101,7 @@ pub struct ExecutableSet {
     prefill: IdVec<PrefillId, ProgramId>,
     /// The programs that prefill and keep the hidden rows of all tokens, if there are any.
     pub(super) keeping: Option<IdVec<PrefillId, ProgramId>>,
-    /// The model's graph, with the matrices of variants behind its weights.
+    /// The model's graph, with the matrices of variants after its weights.
     pub(super) graph: Graph,
     /// Variants, each with its programs.
     pub(super) variants: IdVec<DraftVariant, (Changed, IdVec<WidthId, ProgramId>)>,
@@ -301,12 +301,12 @@ impl ExecutableSet {
         self.model_context
     }
 
-    /// The model's graph, with the matrices of variants behind its weights.
+    /// The model's graph, with the matrices of variants after its weights.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Elements of the rows that every forward is given beside its tokens; 0 where it is given none.
+    /// Elements of the rows that every forward is given in addition to its tokens; 0 where it is given none.
     pub fn given_columns(&self) -> usize {
         self.executables.programs()[ProgramId::FIRST].given_columns()
     }

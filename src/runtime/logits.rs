@@ -12,7 +12,7 @@ impl Session {
         (self.last, self.begun) = (None, Some(role));
     }
 
-    /// Whether a forward that was [begun](Forward::begin_logits) still runs beside the host.
+    /// Whether a forward that was [begun](Forward::begin_logits) still runs in parallel with the host.
     pub fn is_running(&self) -> bool {
         self.begun.is_some() && self.replay.is_running()
     }
@@ -43,7 +43,7 @@ impl<'a> Forward<'a> {
         session.begun_logits().expect("it was begun")
     }
 
-    /// As [`run`](Self::run), but where a device runs beside the host it only begins, until [`begun_logits`](Session::begun_logits).
+    /// As [`run`](Self::run), but where a device runs in parallel with the host it only begins, until [`begun_logits`](Session::begun_logits).
     pub fn begin_logits(self, skip: Option<&SkipSet>) {
         self.session.begin(Role::Logits(self.width), skip);
     }

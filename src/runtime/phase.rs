@@ -73,7 +73,7 @@ impl Session {
 
 impl<'a> Forward<'a> {
     /// Begins it as the first forward of a draft phase that grows a tree of `depth` growths from its last row, leaving out the groups of
-    /// `skip`: the rows were [pushed behind](Self::push_behind), and nodes go to the slots of their numbers behind the last one's.
+    /// `skip`: the rows were pushed by [`push_behind`](Self::push_behind), and a node goes to the slot of its number after the last row's.
     /// [`Session::grown`] waits for it. Allocates nothing.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! Variants: forwards that draft by the verifier's own graph, changed so that they read less, beside the executables of the whole model.
+//! Variants: forwards that draft by the verifier's own graph, changed so that they read less, in addition to the executables of the whole model.
 //!
 //! What they draft is verified by the whole model, so no answer changes. They share its cache: their rows go to scratch, and verification
 //! writes the same slots anew. Two changes are known, and go together:
@@ -52,7 +52,7 @@ struct Part {
     rows: Option<HeadTokens>,
 }
 
-/// The model's weights, and behind them those of variants, which are made when they are asked for and kept by nobody here.
+/// The model's weights, and after them those of variants, which are made when they are asked for and kept by nobody here.
 struct Derived<'a> {
     model: &'a dyn WeightSource,
     graph: &'a Graph,

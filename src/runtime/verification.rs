@@ -48,7 +48,7 @@ impl WalkedRows {
 pub struct Walked<'a> {
     /// Of a tree that the device grew, the numbers of the nodes that the rows are of; nothing of other trees.
     pub nodes: &'a [u32],
-    /// The rows of the walk, with the verifier's token behind each.
+    /// The rows of the walk, with the verifier's token after each.
     pub accepted: Accepted<'a>,
 }
 
@@ -89,7 +89,7 @@ impl Session {
         Ok(GrownVerification { id, width })
     }
 
-    /// Verifies the best nodes of the tree whose growth was [begun](Forward::begin_growth) from `root`, the token behind the committed ones: the
+    /// Verifies the best nodes of the tree whose growth was [begun](Forward::begin_growth) from `root`, the token after the committed ones: the
     /// device prunes, verifies and walks as [`Forward::verify`] does, and this waits for it. Commits nothing yet; allocates nothing.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Session {
         Walked { nodes, accepted: Accepted { rows, tokens } }
     }
 
-    /// Commits the first `rows` rows of the last walk of the device, which has moved them behind the committed tokens, with their
+    /// Commits the first `rows` rows of the last walk of the device, which has moved them to follow the committed tokens, with their
     /// hidden rows if these are kept; all other scratch is discarded.
     ///
     /// # Panics
@@ -144,7 +144,7 @@ impl Session {
 
 impl Forward<'_> {
     /// Runs it as a greedy verification, which the device walks through by itself: from the row pushed first, the root at scratch
-    /// offset 0, to the row that carries the best token behind it, and on from there. [`Session::walked`] shows where that went, and
+    /// offset 0, to the row that carries the best token after it, and on from there. [`Session::walked`] shows where that went, and
     /// [`Session::commit_walked`] commits of it. Of the forward nothing else is left to be read. Allocates nothing.
     ///
     /// # Panics
