@@ -41,7 +41,7 @@ pub enum BackendError {
     },
     /// Memory of the host that a GPU reads was refused.
     #[error(
-        "{bytes} bytes of pinned memory for streamed weights were refused by the system, behind {pinned} of {total}: expected room for all; \
+        "{bytes} bytes of pinned memory for streamed weights were refused by the system after {pinned} of {total}: expected room for all; \
          end what else runs here, raise the limit of locked memory, or let more weights stay on the device"
     )]
     PinnedMemory {

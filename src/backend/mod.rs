@@ -48,7 +48,7 @@ pub const CUDA_FORMATS: [WeightFormat; 9] = ygg_kernels::cuda::packing::Layout::
 pub struct SlotLayout {
     /// Longest committed sequence in tokens; also the number of positions.
     pub context: usize,
-    /// Slots behind the committed prefix for the rows of trees.
+    /// Slots after the committed prefix for the rows of trees.
     pub scratch: usize,
 }
 
@@ -70,7 +70,7 @@ pub struct ReplayOptions {
     pub pinning: Pinning,
     /// Workers of another replay to run on, as many as `threads` says; none to start some.
     pub workers: Option<Workers>,
-    /// Most slots that a row attends to behind its prefix: those of its ancestors and its own.
+    /// Most slots that a row attends to after its prefix: those of its ancestors and its own.
     pub tail_capacity: usize,
 }
 
@@ -134,8 +134,8 @@ pub trait Replay: Capabilities + Send + Debug {
     /// without a panic: callers check this before they hand out results. Processors do not fail.
     fn failure(&self) -> Option<&BackendError>;
 
-    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`. A device that runs beside the host only begins, and
-    /// [`finish`](Self::finish) waits for it: in between slots may be copied, which the device does behind it; results may not be read.
+    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`. A device that runs in parallel with the host only begins, and
+    /// [`finish`](Self::finish) waits for it: in between slots may be copied, which the device does after it; results may not be read.
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
 
     /// Whether what was begun still runs. Does not wait.
@@ -166,7 +166,7 @@ impl dyn Replay {
     }
 }
 
-/// What a replay can do beside forwards. A backend that only runs forwards implements none of it.
+/// What a replay can do in addition to forwards. A backend that only runs forwards implements none of it.
 pub trait Capabilities {
     /// Its threads, for replays that run when it does not.
     fn workers(&self) -> Option<Workers> {
@@ -230,7 +230,7 @@ fn embedding(program: &Program) -> Option<WeightId> {
     program.steps.iter().find_map(|step| if let Op::Embed { weight } = step.op { Some(weight) } else { None })
 }
 
-/// Vectors behind each other, as numbers: gains of norms, or biases.
+/// Vectors, one after the other, as numbers: gains of norms, or biases.
 fn vector(
     weights: &[WeightId],
     specs: &[WeightSpec],

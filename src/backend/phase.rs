@@ -35,12 +35,12 @@ impl PhaseShape {
     }
 }
 
-/// What a tree grows from: a forward whose last row is the root, behind the rows of the text before it.
+/// What a tree grows from: a forward whose last row is the root, after the rows of the text before it.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseRoot<'a> {
     /// Its program, one of the phase's.
     pub program: ProgramId,
-    /// Its rows, each in its place behind the committed tokens, with the choice of candidates, which holds for every forward: of as many
+    /// Its rows, each in its place after the committed tokens, with the choice of candidates, which holds for every forward: of as many
     /// as the phase keeps, with a temperature.
     pub rows: &'a RowInputs,
 }
@@ -83,7 +83,7 @@ pub trait DraftPhases: Debug {
     fn prepare(&mut self, shape: PhaseShape) -> Result<PhaseId, BackendError>;
 
     /// Grows a tree of `depth` growths, leaving out the groups with `skipped[group]`. Fewer nodes come in where there are fewer
-    /// candidates. A node goes to the slot of its number behind the root's. Of a model that reads hidden rows, a node is given its parent's.
+    /// candidates. A node goes to the slot of its number after the root's. Of a model that reads hidden rows, a node is given its parent's.
     /// Allocates nothing.
     ///
     /// # Panics

@@ -56,7 +56,7 @@ mod linux {
     }
 
     impl Places {
-        /// Places for `workers` threads beside the caller; `None` where the system has too few or does not say.
+        /// Places for `workers` threads in addition to the caller; `None` where the system has too few or does not say.
         pub(crate) fn beside_caller(workers: usize) -> Option<Self> {
             super::processors();
             let allowed = ALLOWED.get_or_init(allowed);

@@ -30,7 +30,7 @@ enum Key {
     Stack(Vec<WeightId>),
     /// Gate and up in turn.
     Gated(WeightId, WeightId),
-    /// A norm's gain, taps, or biases behind each other.
+    /// A norm's gain, taps, or biases, one after the other.
     Vector(Vec<WeightId>),
 }
 
@@ -364,7 +364,7 @@ fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> 
 /// Bytes of packed weights that a thread takes at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// One allocation for matrices of these bytes, in the order of use one behind the other.
+/// One allocation for matrices of these bytes, in the order of use, one after the other.
 fn reserve(sizes: &[usize]) -> Result<Vec<Reserved>, BackendError> {
     probe(sizes.iter().sum(), "the weights")?;
     Ok(Reserved::together(sizes))

@@ -184,7 +184,7 @@ impl<'a> Forward<'a> {
 
     /// Where a worker keeps the candidates it finds, until all have found theirs.
     pub(super) fn found_part(&self, worker: Worker<'_>, layout: &FoundLayout) -> &'a mut [u8] {
-        // SAFETY: a worker writes its own part only, and nobody reads it until all workers have met behind that.
+        // SAFETY: a worker writes its own part only, and nobody reads it until all workers have met after that.
         unsafe { self.shared.part(worker.index, layout.part_bytes()) }
     }
 
@@ -229,7 +229,7 @@ impl<'a> Forward<'a> {
         stream.wait(unit).then_some(true)
     }
 
-    /// Gives the place of a step's streamed matrix back, once all workers have met behind the step.
+    /// Gives the place of a step's streamed matrix back, once all workers have met after the step.
     fn release(&self, step: &CpuStep, worker: Worker<'_>) {
         if worker.index == 0
             && let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights))

@@ -6,7 +6,7 @@ use ygg_kernels::{
 };
 
 /// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how many of its first blocks
-/// share the partitions of prefixes: those of one group as many as the device runs at a time, of all groups together. Blocks behind them,
+/// share the partitions of prefixes: those of one group as many as the device runs at a time, of all groups together. The blocks after them,
 /// half as many, share the rows.
 pub(super) fn attention_grid(
     at_once: usize,
@@ -52,7 +52,7 @@ mod tests {
             for head_dim in 1..=256 {
                 let widest =
                     [64, 128, 256].into_iter().find(|d| *d >= head_dim).expect("no wider head is taken");
-                // Beside it, the lengths of the rows of a block.
+                // In addition, the lengths of the rows of a block.
                 let shared = attention_shared(format, head_dim, widest) + 2 * 4 * YGG_QUERY_TILE as usize;
                 assert!(shared <= MOST, "{format}, heads of {head_dim}: {shared} bytes");
             }

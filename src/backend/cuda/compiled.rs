@@ -110,7 +110,7 @@ mod tests {
         Recipe { compiler: (13, 0), options, sources }
     }
 
-    /// Number of compilations behind which `recipe` has its image.
+    /// Number of compilations after which `recipe` has its image.
     fn compilations(recipe: &Recipe<'_>, folder: &Path) -> usize {
         let mut count = 0;
         let image = recipe.kept_in(folder, || {

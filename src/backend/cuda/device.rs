@@ -523,7 +523,7 @@ impl Launch {
         })
     }
 
-    /// The same, begun when all before it on the stream has ended: for kernels that do not wait, or come behind a copy.
+    /// The same, begun when all before it on the stream has ended: for kernels that do not wait, or come after a copy.
     pub(super) fn alone(self) -> Self {
         Self { overlaps: None, ..self }
     }

@@ -1,4 +1,4 @@
-//! Draft phases in one launch: graphs of a drafter's forwards with a growth behind each, whose kernel writes the rows of the next forward.
+//! Draft phases in one launch: graphs of a drafter's forwards with a growth after each, whose kernel writes the rows of the next forward.
 
 use std::{fmt, sync::Arc};
 
@@ -207,10 +207,10 @@ impl Phase {
             phase.fill(place, PhaseRoot { program, rows: &rows }, &nothing_skipped);
             for depth in 1..=phase.shape.depth {
                 let steps = || {
-                    let behind_root = root_forward.iter().chain([first.behind(depth == 1)]);
+                    let from_root = root_forward.iter().chain([first.after(depth == 1)]);
                     let others =
-                        (2..=depth).flat_map(|growth| forward.iter().chain([next.behind(growth == depth)]));
-                    behind_root.chain(others)
+                        (2..=depth).flat_map(|growth| forward.iter().chain([next.after(growth == depth)]));
+                    from_root.chain(others)
                 };
                 let streams = steps().any(|step| step.unit.is_some());
                 let mut work = |replay: &mut CudaReplay| phase.work(words, steps(), replay);
@@ -281,7 +281,7 @@ impl Phase {
             (1..=self.shape.depth).contains(&depth)
                 && committed + depth <= options.layout.context
                 && committed + nodes <= options.layout.slots(),
-            "{depth} growths of {} behind {committed} of {} tokens",
+            "{depth} growths of {} after {committed} of {} tokens",
             self.shape.depth,
             options.layout.context
         );
@@ -317,7 +317,7 @@ struct Between {
 }
 
 impl Between {
-    /// Behind a forward of `program`, before one of `growth`.
+    /// After a forward of `program`, before one of `growth`.
     fn new(
         device: &Device,
         phase: &Phase,
@@ -361,7 +361,7 @@ impl Between {
         Ok(Self { last: StepKernels::new(None, vec![grow(0)?]), goes_on: StepKernels::new(None, goes_on) })
     }
 
-    fn behind(&self, is_last: bool) -> &StepKernels {
+    fn after(&self, is_last: bool) -> &StepKernels {
         if is_last { &self.last } else { &self.goes_on }
     }
 }

@@ -17,7 +17,7 @@ const WHOLE_BLOCKS: usize = 240;
 /// Pairs of parts of the inputs.
 const PAIRS: usize = YGG_SPLIT_K as usize / 2;
 
-/// A product that [`is_wide`]: `tiles` tiles of outputs, or of those of a gate and as many beside them.
+/// A product that [`is_wide`]: `tiles` tiles of outputs, or of those of a gate and as many of its up matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WideProduct {
     pub(super) tiles: usize,
@@ -31,7 +31,7 @@ impl WideProduct {
         self.tiles.div_ceil(YGG_WIDE_TILES as usize / if self.is_gated { 2 } else { 1 })
     }
 
-    /// Whether a block multiplies one pair of parts of the inputs at a time, which a kernel behind it joins: where there are few blocks.
+    /// Whether a block multiplies one pair of parts of the inputs at a time, which a later kernel joins: where there are few blocks.
     pub(super) fn is_joined(self) -> bool {
         self.blocks() < WHOLE_BLOCKS
     }

@@ -28,7 +28,7 @@ impl HalvesTogether {
     }
 }
 
-/// A product whose outputs are queries, keys and values, read by nothing but the storage and the attention behind it.
+/// A product whose outputs are queries, keys and values, read by nothing but the storage and the attention that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Projection {
     pub(super) layer: usize,
@@ -90,7 +90,7 @@ fn is_packed(program: &Program, weights: &[WeightId]) -> bool {
     weights.iter().all(|id| Layout::of(program.weights[id.0 as usize].format) != Layout::F32)
 }
 
-/// Operands of steps that are of these bytes' value, and whether it is left to be read behind the forward.
+/// Operands of steps that are of these bytes' value, and whether it is left to be read after the forward.
 fn readers(program: &Program, all: &Region) -> usize {
     let of_step = |step: &Step| {
         step.operands.iter().filter_map(Operand::region).filter(|r| r.value == all.value).count()

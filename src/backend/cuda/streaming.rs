@@ -2,7 +2,7 @@
 //! them.
 //!
 //! The copies of forwards are on a stream of their own, in the order of use. A capture makes branches of a graph of them. Laws:
-//! - The first kernel of a step that multiplies by a streamed matrix waits for its copy, and begins when all before it has ended. Kernels behind it in
+//! - The first kernel of a step that multiplies by a streamed matrix waits for its copy, and begins when all before it has ended. Kernels after it in
 //!   the step may begin early, and read weights before they wait: the matrix is there by then.
 //! - A copy waits for the end of the steps that read what it overwrites.
 //! - Forwards of all sessions over one model share the buffer. They take turns: each waits, on the device, for the end of the one before it.
@@ -95,7 +95,7 @@ impl Streamed {
     }
 }
 
-/// Puts work on a stream; if it streams weights, behind that of every other session that does.
+/// Puts work on a stream; if it streams weights, after that of every other session that does.
 pub(super) fn in_turn<T>(
     streamed: Option<&Streamed>,
     stream: &CudaStream,
@@ -166,7 +166,7 @@ impl Copies {
     }
 }
 
-/// Puts the steps of forwards on `stream`, one behind the other, and the copies of what they read on the stream of copies, each as early as its
+/// Puts the steps of forwards on `stream`, one after the other, and the copies of what they read on the stream of copies, each as early as its
 /// place allows.
 pub(super) fn put<'k>(
     copies: Option<&Copies>,
@@ -218,7 +218,7 @@ impl<'a> Ahead<'a> {
         Self { copies, stream, sequence, needs, copied: 0, read: 0, awaited: 0 }
     }
 
-    /// Lets copies begin behind what is on the steps' stream.
+    /// Lets copies begin after what is on the steps' stream.
     fn begin(&mut self) -> Result<(), BackendError> {
         if self.sequence.is_empty() {
             return Ok(());

@@ -34,7 +34,7 @@ enum Key {
     Rows(WeightId),
     /// A norm's gain, or taps, as f32.
     Vector(WeightId),
-    /// Biases behind each other, as f32; in the order of their outputs in the stack.
+    /// Biases, one after the other, as f32; in the order of their outputs in the stack.
     Biases(Vec<WeightId>, Option<HalvesTogether>),
     /// The tokens of a trimmed head.
     Names(Vec<u32>),
@@ -107,7 +107,7 @@ enum Place {
 }
 
 impl Place {
-    /// A stack whose codes are at an address, and its scales behind them.
+    /// A stack whose codes are at an address, and its scales after them.
     fn of(stack: &Stack<'_>, codes: u64) -> Self {
         let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
         let scales = if scale_bytes == 0 { 0 } else { codes + code_bytes as u64 };
@@ -196,8 +196,8 @@ impl Weights {
                     Part::Rows(_) | Part::Words(_) => unreachable!("stacks are streamed"),
                 };
                 let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
-                let (codes, behind) = rest.split_at_mut(code_bytes);
-                let (scales, behind) = behind.split_at_mut(scale_bytes);
+                let (codes, after) = rest.split_at_mut(code_bytes);
+                let (scales, after) = after.split_at_mut(scale_bytes);
                 let (codes_of_row, scales_of_row) = stack.tile_row_bytes();
                 let rows = stack.tile_rows();
                 let (codes, scales) =
@@ -207,7 +207,7 @@ impl Weights {
                 key.weights().iter().for_each(|weight| source.note_loaded(*weight));
                 places.insert(key.clone(), Place::of(stack, at));
                 unit_of.insert(key.clone(), unit);
-                (at, rest) = (at + (code_bytes + scale_bytes) as u64, behind);
+                (at, rest) = (at + (code_bytes + scale_bytes) as u64, after);
             }
             Ok(())
         };

@@ -84,7 +84,7 @@ fn wait_for_releases(shared: &Shared, reader: usize, needs: u64) -> bool {
     let goes_on = || !shared.stop.load(Ordering::SeqCst) && !shared.has_failed.load(Ordering::Acquire);
     while shared.released.load(Ordering::SeqCst) < needs && goes_on() {
         waiting.store(needs, Ordering::SeqCst);
-        // Whoever releases reads what this reader needs behind the release, so one of both sees the other.
+        // Whoever releases reads what this reader needs after the release, so one of both sees the other.
         if shared.released.load(Ordering::SeqCst) < needs && goes_on() {
             thread::park();
         }
