@@ -98,8 +98,8 @@ impl Tier {
         }
     }
 
-    /// Hash of the sources of its kernels and, for a processor, of the compiler's settings: two builds with the same one compute the same
-    /// bits at the same speed.
+    /// Hash of the sources of its kernels and, for a processor, of the compiler's settings: two builds with the same
+    /// one compute the same bits at the same speed.
     pub const fn kernel_set(self) -> &'static str {
         match self {
             Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {

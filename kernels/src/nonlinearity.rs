@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Nonlinearity {
     /// `x * sigmoid(x)`: SwiGLU (arXiv 2002.05202).
     Silu,
-    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section 2).
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section
+    /// 2).
     GeluTanh,
 }
 

@@ -11,8 +11,8 @@ use std::{
 /// A process killed part way leaves `path` as it was and at most a stray `.NAME.PID.partial` next to it.
 ///
 /// # Errors
-/// If the folder cannot be written; the temporary file is then removed. Where there is no room, the error says how much was needed
-/// and that `path` is as it was.
+/// If the folder cannot be written; the temporary file is then removed. Where there is no room, the error says how much
+/// was needed and that `path` is as it was.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` names no file", path.display()))

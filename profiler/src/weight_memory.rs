@@ -1,11 +1,13 @@
 //! What a model whose weights are streamed takes in memory, however many of its matrices stay there.
 use serde::{Deserialize, Serialize};
 
-/// A size that no memory has, small enough that sizes can be added up; and of a token, that they can be for any context.
+/// A size that no memory has, small enough that sizes can be added up; and of a token, that they can be for any
+/// context.
 const NO_SIZE: u64 = 1 << 58;
 const NO_SLOT: u64 = NO_SIZE >> 32;
 
-/// The memory of a model some of whose weights are read for every forward. All of it follows from sizes; nothing was measured.
+/// The memory of a model some of whose weights are read for every forward. All of it follows from sizes; nothing was
+/// measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightMemory {
     /// Packed bytes of what always stays in memory: embedding, head, norms and biases.
@@ -35,7 +37,8 @@ pub struct Split {
     pub streamed_bytes: u64,
     /// The staging buffer.
     pub staging_bytes: u64,
-    /// What substitutes of the streamed matrices take, by ascending bits; those of bits that make none of them smaller are missing.
+    /// What substitutes of the streamed matrices take, by ascending bits; those of bits that make none of them smaller
+    /// are missing.
     pub substitutes: Vec<SubstituteBytes>,
 }
 

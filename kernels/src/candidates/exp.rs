@@ -1,5 +1,5 @@
-//! The exponential of numbers that are not positive, in plain arithmetic: the same bits on every tier, in a vector loop or
-//! alone.
+//! The exponential of numbers that are not positive, in plain arithmetic: the same bits on every tier, in a vector loop
+//! or alone.
 //!
 //! `exp(x) = 2^n exp(r)` with `n` the integer nearest to `x / ln 2`, and a Taylor polynomial for `|r| <= ln(2) / 2`. No
 //! branch but a final selection, so that loops over logits vectorise.

@@ -1,8 +1,8 @@
 //! Candidates that each thread found in its ranges of every row of logits, until they are merged.
 //!
-//! Every thread has a part of one memory. A part has, for each row, a list of its best logits and the largest logit and the
-//! sum of each of its ranges, in words: `[count, ranges, ids, logits, largest, sums]`; counts and ids by their bits. Parts
-//! are in the order of their ranges.
+//! Every thread has a part of one memory. A part has, for each row, a list of its best logits and the largest logit and
+//! the sum of each of its ranges, in words: `[count, ranges, ids, logits, largest, sums]`; counts and ids by their
+//! bits. Parts are in the order of their ranges.
 
 use super::activations::{floats, floats_mut};
 use crate::candidates::ranges;
@@ -21,7 +21,8 @@ pub struct FoundLayout {
 }
 
 impl FoundLayout {
-    /// For `rows` rows of `vocabulary` logits of which at most `most` are kept, their ranges shared evenly by `threads`.
+    /// For `rows` rows of `vocabulary` logits of which at most `most` are kept, their ranges shared evenly by
+    /// `threads`.
     ///
     /// # Panics
     /// If there are no rows, no candidates to find or no threads.
@@ -66,8 +67,8 @@ impl FoundLayout {
         part
     }
 
-    /// What the threads found of row `r`, in the order of their ranges: ids and logits of each list, largest and sum of each
-    /// range.
+    /// What the threads found of row `r`, in the order of their ranges: ids and logits of each list, largest and sum of
+    /// each range.
     pub(super) fn found<'a>(&self, bytes: &'a [u8], r: usize) -> impl Iterator<Item = FoundLists<'a>> {
         let Self { most, ranges, .. } = *self;
         let words = self.row_words();

@@ -113,8 +113,8 @@ impl Amx {
         usable.then_some(Self(()))
     }
 
-    /// Runs a test with the kernels that were compiled for the processor's tiles. Where it has none, each of their instructions is trapped
-    /// and computed on emulated tiles, on one thread: the proof may not outlive the test.
+    /// Runs a test with the kernels that were compiled for the processor's tiles. Where it has none, each of their
+    /// instructions is trapped and computed on emulated tiles, on one thread: the proof may not outlive the test.
     ///
     /// False, and nothing is run, without AVX-512, and where tiles exist that this process may not use.
     #[cfg(all(feature = "testing", target_os = "linux"))]

@@ -10,7 +10,8 @@ use crate::{Norm, Rows, reference::CodedBlock};
 /// Inputs that are worked on together.
 const CHUNK: usize = 256;
 
-/// Writes rows in groups of `group`, normalised first if asked by the factor that `scale` gives for a row and an epsilon.
+/// Writes rows in groups of `group`, normalised first if asked by the factor that `scale` gives for a row and an
+/// epsilon.
 #[inline(always)]
 pub(super) fn prepare<V: Vector>(
     v: V,

@@ -1,9 +1,10 @@
-//! The layout of weights for tensor cores: tiles of 16 outputs and 64 inputs, in which the part of every lane of a warp is contiguous.
+//! The layout of weights for tensor cores: tiles of 16 outputs and 64 inputs, in which the part of every lane of a warp
+//! is contiguous.
 //!
-//! `mma.m16n8k16` gives lane `l` the outputs `g = l / 4` and `g + 8`, and of 16 inputs `2t, 2t + 1, 2t + 8, 2t + 9` with
-//! `t = l % 4`: register `r` holds output `g + 8 (r % 2)`, inputs `2t + 8 (r / 2)` and the next. A tile has the four such fragments
-//! of its 64 inputs, lanes next to each other. Tiles follow each other by inputs, then by outputs. Outputs and inputs that the matrix
-//! has not are zero.
+//! `mma.m16n8k16` gives lane `l` the outputs `g = l / 4` and `g + 8`, and of 16 inputs `2t, 2t + 1, 2t + 8, 2t + 9`
+//! with `t = l % 4`: register `r` holds output `g + 8 (r % 2)`, inputs `2t + 8 (r / 2)` and the next. A tile has the
+//! four such fragments of its 64 inputs, lanes next to each other. Tiles follow each other by inputs, then by outputs.
+//! Outputs and inputs that the matrix has not are zero.
 //!
 //! | layout | of | codes of a lane | scales |
 //! |---|---|---|---|
@@ -198,8 +199,8 @@ impl<'a> Stack<'a> {
         Self { rows: rows.collect(), format: first.format(), columns: first.columns() }
     }
 
-    /// The same outputs, heads of `head_dim` each, in another order: of every head, tile `t` has elements `8 t .. 8 t + 8` and those
-    /// `rotated / 2` after them, as far as elements are below `rotated`.
+    /// The same outputs, heads of `head_dim` each, in another order: of every head, tile `t` has elements
+    /// `8 t .. 8 t + 8` and those `rotated / 2` after them, as far as elements are below `rotated`.
     ///
     /// # Panics
     /// If heads, or what is below `rotated`, are no whole tiles.

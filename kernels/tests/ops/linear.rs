@@ -66,9 +66,9 @@ fn columns_of(format: WeightFormat, blocks: usize) -> usize {
 
 /// Largest error per unit of `sum |x|` for weights between -1 and 1 (codes and minimum apart: below 3).
 ///
-/// Rounding activations to bf16 costs 2^-9; every sum of `k` terms costs at most `k` times 2^-23. A code is off by
-/// half a scale at most, a scale is a 127th of the largest magnitude of a block, at most 1, and weights, rounded, are below 1.3. The sum of
-/// magnitudes of a block is taken as a quarter of its length at least.
+/// Rounding activations to bf16 costs 2^-9; every sum of `k` terms costs at most `k` times 2^-23. A code is off by half
+/// a scale at most, a scale is a 127th of the largest magnitude of a block, at most 1, and weights, rounded, are below
+/// 1.3. The sum of magnitudes of a block is taken as a quarter of its length at least.
 fn tolerance(kernels: Kernels, format: WeightFormat, columns: usize) -> f32 {
     let sums = 3.0 * (columns + 8) as f32 * 2f32.powi(-23);
     if kernels.activations().over(format) == Activations::Int8 {

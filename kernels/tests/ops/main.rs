@@ -1,5 +1,5 @@
-//! Every op of every tier of this processor: against the reference with a tolerance; row invariance, and for all but linears the
-//! tiers among each other, with equality.
+//! Every op of every tier of this processor: against the reference with a tolerance; row invariance, and for all but
+//! linears the tiers among each other, with equality.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;

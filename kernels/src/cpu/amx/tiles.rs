@@ -27,8 +27,8 @@ impl Shape {
 
 /// Eight tile registers, configured together.
 ///
-/// A register is 0 to 7. Those of a product differ, and have shapes that fit: `C[rows][16]` of 32 bits, `A[rows][4 k]` bytes and
-/// `B[k][64]` bytes, where row `i` of `B` holds the bytes `4 i .. 4 i + 4` of 16 columns side by side.
+/// A register is 0 to 7. Those of a product differ, and have shapes that fit: `C[rows][16]` of 32 bits, `A[rows][4 k]`
+/// bytes and `B[k][64]` bytes, where row `i` of `B` holds the bytes `4 i .. 4 i + 4` of 16 columns side by side.
 pub(in crate::cpu) trait Tiles: Sized {
     /// Tiles of such shapes, with unknown contents. Released when dropped.
     ///

@@ -136,7 +136,8 @@ fn trapped(kernels: impl FnOnce()) {
 
 /// Runs kernels that were compiled for the processor's tiles: on these, or trapped. The processor has AVX-512.
 ///
-/// Nothing is run, and the result is false, where tiles exist but may not be used: some instructions would not trap there.
+/// Nothing is run, and the result is false, where tiles exist but may not be used: some instructions would not trap
+/// there.
 pub(in crate::cpu) fn run(kernels: impl FnOnce()) -> bool {
     let is_usable = detection::usable();
     if is_usable {

@@ -5,7 +5,8 @@ use crate::cpu::lanes::{LANES, Lanes, Work};
 use std::{marker::PhantomData, ops::Range};
 
 /// Adds the values of slots, by weights (`[U, STRIDE]`, from the first slot's on), to the totals of `units` units
-/// (`[U, padded D]`): one chain for each element. Meanwhile it asks for as many bytes from `ahead` on, wherever that is.
+/// (`[U, padded D]`): one chain for each element. Meanwhile it asks for as many bytes from `ahead` on, wherever that
+/// is.
 ///
 /// # Panics
 /// If the slots are not in the cache, or there are not as many weights and totals.

@@ -1,15 +1,17 @@
 //! Products over weights of codes, written once for all formats and instruction sets.
 //!
 //! [`Vector`] is an instruction set, [`Kind`](crate::format::Kind) a format; the kernels are generic over both and are
-//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, for all rows of a group:
-//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; where a processor fetches more ahead of
-//!   two rising streams than of one, two tiles are read in turn;
-//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there are tile
-//!   registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles multiply them.
+//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, for all rows of a
+//! group:
+//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; where a processor
+//!   fetches more ahead of two rising streams than of one, two tiles are read in turn;
+//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there
+//!   are tile registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles
+//!   multiply them.
 //!
 //! Sums of integers are exact and have no order; the f32 operations of a result are those of
-//! [`linear_int8`](crate::reference::linear_int8), or those that [`native`](mod@native) names, one by one. Hence the bits
-//! are the same for every vector, number of rows and place of a row.
+//! [`linear_int8`](crate::reference::linear_int8), or those that [`native`](mod@native) names, one by one. Hence the
+//! bits are the same for every vector, number of rows and place of a row.
 
 mod array;
 mod int8;
@@ -88,7 +90,8 @@ impl Operands {
     }
 }
 
-/// Distances of fetching in tiles that are read in turn: the next tile of a stream comes after those of the other streams.
+/// Distances of fetching in tiles that are read in turn: the next tile of a stream comes after those of the other
+/// streams.
 #[derive(Clone, Copy)]
 struct Distances {
     /// For blocks before `far_from`.

@@ -15,8 +15,8 @@ const CHUNK: usize = 16;
 /// Lanes of the search for a largest logit, joined by halves.
 const WIDE: usize = 2 * LANES;
 
-/// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is given,
-/// into the ranges' sums.
+/// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is
+/// given, into the ranges' sums.
 pub(in crate::cpu) struct Fold<'a, 'f> {
     pub(in crate::cpu) logits: &'a [f32],
     pub(in crate::cpu) first: usize,
@@ -67,8 +67,8 @@ fn fold(logits: &[f32], first: usize, k: usize, inverse: Option<f32>, found: &mu
     found.set_count(count);
 }
 
-/// Inserts a logit after its equals and betters among the `count` entries of a list, which loses its last if it is full.
-/// Returns how many there are then. The logit is one that belongs into the list.
+/// Inserts a logit after its equals and betters among the `count` entries of a list, which loses its last if it is
+/// full. Returns how many there are then. The logit is one that belongs into the list.
 #[inline(always)]
 pub(in crate::cpu) fn insert(
     ids: &mut [f32],

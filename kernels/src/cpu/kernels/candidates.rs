@@ -36,12 +36,12 @@ impl Kernels {
         }
     }
 
-    /// As [`Kernels::candidates`] of the logits that [`Kernels::linear`] would store, to the last bit; but they are made range
-    /// by range in `scratch` and forgotten.
+    /// As [`Kernels::candidates`] of the logits that [`Kernels::linear`] would store, to the last bit; but they are
+    /// made range by range in `scratch` and forgotten.
     ///
     /// # Panics
-    /// As [`Kernels::candidates`] and [`Kernels::linear`]; if `scratch` is smaller than [`head_scratch_bytes`] or not aligned
-    /// to 64.
+    /// As [`Kernels::candidates`] and [`Kernels::linear`]; if `scratch` is smaller than [`head_scratch_bytes`] or not
+    /// aligned to 64.
     pub fn head_candidates(
         self,
         weights: &PackedLinear,
@@ -84,8 +84,8 @@ impl Kernels {
         self.call(generic::Fold { logits, first, k: choice.k, inverse: choice.inverse(), found });
     }
 
-    /// Merges what all threads found into the given rows of candidates, `[R, 2 most + 1]`. Together the parts have every range
-    /// of the vocabulary once, in order. Equal bits in every tier and for every number of parts.
+    /// Merges what all threads found into the given rows of candidates, `[R, 2 most + 1]`. Together the parts have
+    /// every range of the vocabulary once, in order. Equal bits in every tier and for every number of parts.
     ///
     /// # Panics
     /// If shapes disagree.
