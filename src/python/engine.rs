@@ -1,4 +1,5 @@
-//! Engines, each with a thread of its own: workers keep the thread that opens an engine off their processors, which is no thread of Python's.
+//! Engines, each with a thread of its own: workers keep the thread that opens an engine off their processors, which is
+//! no thread of Python's.
 
 use std::{
     panic::{self, AssertUnwindSafe},
