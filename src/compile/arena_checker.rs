@@ -1,8 +1,8 @@
 //! The judge of arenas: replays a program over a shadow of its memory and sees whether every read finds what it names.
 //!
 //! It knows nothing of lives, blocks or order: only what the steps say. The shadow tells of every 4-byte word which
-//! element of which value was last written there, in runs of a row's columns. The idea of checking the result of an allocation by replaying it
-//! instead of trusting the allocator is that of regalloc2's checker.
+//! element of which value was last written there, in runs of a row's columns. The idea of checking the result of an
+//! allocation by replaying it instead of trusting the allocator is that of regalloc2's checker.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -86,8 +86,8 @@ struct Run {
 
 /// Checks that a forward without the groups marked in `skipped` reads only what it means to read: every word of every
 /// operand holds the value its region names, results overlap no operand but a residual replaced in place, all regions
-/// are inside the arena, and what is shown and the hidden rows are intact at the end. A residual sum of a skipped group that is in place
-/// counts as its residual.
+/// are inside the arena, and what is shown and the hidden rows are intact at the end. A residual sum of a skipped group
+/// that is in place counts as its residual.
 ///
 /// # Errors
 /// The first breach, as [`ArenaError`].

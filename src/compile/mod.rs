@@ -8,7 +8,8 @@
 //! - everything is deterministic: same graph, binding and device, same program.
 //!
 //! [`check_arena`] is the independent judge of the layout. [`compile_stages`] and [`compile_until`] show every stage.
-//! With the feature `compare`, `compile_unfused` makes what a framework without a compiler would run, to be measured against.
+//! With the feature `compare`, `compile_unfused` makes what a framework without a compiler would run, to be measured
+//! against.
 #![forbid(unsafe_code)]
 
 mod arena;
