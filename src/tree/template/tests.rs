@@ -1,4 +1,5 @@
-//! Templates against trees written out as sets of paths: the best by exhaustive search, k-ary ones, and what fills them.
+//! Templates against trees written out as sets of paths: the best by exhaustive search, k-ary ones, and what fills
+//! them.
 
 use std::collections::BTreeSet;
 
