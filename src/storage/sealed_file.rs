@@ -1,5 +1,5 @@
-//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans and profiles deflated. Plans, profiles, skip
-//! states and saved n-grams are such files.
+//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans and profiles deflated.
+//! Plans, profiles, skip states and saved n-grams are such files.
 //!
 //! | bytes | what |
 //! |---|---|
