@@ -77,7 +77,8 @@ impl Graph {
     /// The matrix `[V, K]` whose product is the logits that the graph shows.
     ///
     /// # Errors
-    /// [`GraphError::Law`] if what is shown is no product with one matrix, or something reads it: no head can be trimmed then.
+    /// [`GraphError::Law`] if what is shown is no product with one matrix, or something reads it: no head can be
+    /// trimmed then.
     pub fn head(&self) -> Result<WeightId, GraphError> {
         let refuse = |place: String, found: String| GraphError::Law {
             place,
@@ -112,7 +113,8 @@ impl Graph {
         if let Op::Softcap { .. } = self.node(logits).op { self.operands(logits)[0] } else { logits }
     }
 
-    /// Registers the rows of the head that `tokens` name as another matrix, which only [`trim_head`](Self::trim_head) reads.
+    /// Registers the rows of the head that `tokens` name as another matrix, which only [`trim_head`](Self::trim_head)
+    /// reads.
     ///
     /// # Errors
     /// As [`head`](Self::head).
@@ -123,8 +125,8 @@ impl Graph {
         Ok(self.add_weight(trimmed))
     }
 
-    /// Makes a graph that shows logits show candidates among those of `tokens`, at most `most` of a row; `head` has their rows
-    /// of the matrix that made the logits.
+    /// Makes a graph that shows logits show candidates among those of `tokens`, at most `most` of a row; `head` has
+    /// their rows of the matrix that made the logits.
     ///
     /// # Errors
     /// As [`head`](Self::head); if `head` has other rows or columns, or no candidate is asked for.
