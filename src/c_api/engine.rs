@@ -43,13 +43,15 @@ impl EngineHandle {
     }
 }
 
-/// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need, which takes seconds
-/// for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the call fails it is `NULL`.
+/// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need,
+/// which takes seconds for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the
+/// call fails it is `NULL`.
 ///
 /// A process may have several engines, each with its own request.
 ///
 /// # Safety
-/// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the handle.
+/// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ygg_engine_open(
     options: *const OpenOptions,
@@ -73,8 +75,8 @@ pub unsafe extern "C" fn ygg_engine_open(
     })
 }
 
-/// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not closed
-/// (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
+/// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not
+/// closed (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
 ///
 /// # Safety
 /// `engine` was not closed, and no other call for it begins.

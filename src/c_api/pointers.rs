@@ -13,8 +13,8 @@ use super::status::Failure;
 /// A struct of C that grows at its end from version to version, and begins with the size of the caller's version.
 ///
 /// # Safety
-/// It is `repr(C)` and plain data, all bits zero are a value of it, its first field is a `usize`, and its first version had
-/// [`FIRST_BYTES`](Self::FIRST_BYTES), which is at least the size of that field and at most its size now.
+/// It is `repr(C)` and plain data, all bits zero are a value of it, its first field is a `usize`, and its first version
+/// had [`FIRST_BYTES`](Self::FIRST_BYTES), which is at least the size of that field and at most its size now.
 pub(super) unsafe trait Growing: Copy {
     /// Its name in C.
     const NAME: &'static str;

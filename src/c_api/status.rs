@@ -120,8 +120,8 @@ pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
 }
 
 /// The error of this thread's last call that did not return `YGG_STATUS_OK`: one paragraph of UTF-8 that says what was
-/// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library and is valid
-/// until this thread's next failing call or its end.
+/// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library
+/// and is valid until this thread's next failing call or its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn ygg_last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

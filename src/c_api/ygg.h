@@ -18,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Token id of the callback's last call, if that has only text that was held back for an incomplete character or stop string.
+// Token id of the callback's last call, if that has only text that was held back for an incomplete character or stop
+// string.
 #define YGG_NO_TOKEN UINT32_MAX
 
 // Result of a call. The values are the exit codes of the program `yggc`.
@@ -53,8 +54,9 @@ typedef struct ygg_cancel ygg_cancel;
 // A model with its plan, ready for one request at a time.
 typedef struct ygg_engine ygg_engine;
 
-// Options of an engine: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. A field that is zero or `NULL` has its
-// default. Texts end with a NUL, are UTF-8 except for paths, and are read only while `ygg_engine_open()` runs.
+// Options of an engine: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. A field that is zero
+// or `NULL` has its default. Texts end with a NUL, are UTF-8 except for paths, and are read only while
+// `ygg_engine_open()` runs.
 typedef struct ygg_options {
     // `sizeof(ygg_options)`.
     size_t size;
@@ -62,7 +64,8 @@ typedef struct ygg_options {
     const char *model;
     // Path of a plan from `yggc plan`; `NULL`: plain decoding.
     const char *plan;
-    // Name of a drafter that the plan measured, which is then forced at every step, or `none`; `NULL`: the plan's choice.
+    // Name of a drafter that the plan measured, which is then forced at every step, or `none`; `NULL`: the plan's
+    // choice.
     const char *drafter;
     // Path of the drafter model; `NULL`: its path when it was profiled.
     const char *draft_model;
@@ -70,7 +73,8 @@ typedef struct ygg_options {
     const char *store;
     // `cpu` or `cuda`; `NULL`: `cpu`.
     const char *device;
-    // Instruction set of the CPU kernels: `portable`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the fastest one that this CPU has.
+    // Instruction set of the CPU kernels: `portable`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the fastest one
+    // that this CPU has.
     const char *isa;
     // Activations of linears: `int8` or `native`; `NULL`: `int8` on a CPU, `native` on a GPU.
     const char *activations;
@@ -86,9 +90,12 @@ typedef struct ygg_options {
     uint64_t memory_limit;
     // Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     const char *cache;
-    // Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from `packed_folder`, or for a GPU from memory of the host. 0: what the plan is for; without a plan all are in memory.
+    // Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from
+    // `packed_folder`, or for a GPU from memory of the host. 0: what the plan is for; without a plan all are in
+    // memory.
     uint64_t resident;
-    // Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not kept.
+    // Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not
+    // kept.
     const char *packed_folder;
 } ygg_options;
 
@@ -100,9 +107,9 @@ typedef struct ygg_message {
     const char *content;
 } ygg_message;
 
-// A request: `ygg_request request = {.size = sizeof request, .messages = &question, .message_count = 1};`. Exactly one of `messages`,
-// `prompt` and `tokens` is given; other fields that are zero or `NULL` have their defaults, and a request with defaults only is greedy.
-// All pointers must stay valid until `ygg_generate()` returns.
+// A request: `ygg_request request = {.size = sizeof request, .messages = &question, .message_count = 1};`. Exactly one
+// of `messages`, `prompt` and `tokens` is given; other fields that are zero or `NULL` have their defaults, and a
+// request with defaults only is greedy. All pointers must stay valid until `ygg_generate()` returns.
 typedef struct ygg_request {
     // `sizeof(ygg_request)`.
     size_t size;
@@ -144,10 +151,11 @@ typedef struct ygg_request {
     uint32_t no_spec;
     // Not 0: reuses nothing of the previous request, so the whole prompt is run.
     uint32_t no_reuse;
-    // Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with `messages`.
+    // Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with
+    // `messages`.
     const char *chat_template_kwargs;
-    // A JSON schema, as JSON, that the answer fits; `{"type": "object"}` for any JSON object. At most one of this and the next two is given. An
-    // answer that reaches `max_tokens` is cut before it is whole.
+    // A JSON schema, as JSON, that the answer fits; `{"type": "object"}` for any JSON object. At most one of this and
+    // the next two is given. An answer that reaches `max_tokens` is cut before it is whole.
     const char *json_schema;
     // A regular expression that the whole answer matches.
     const char *regex;
@@ -167,8 +175,9 @@ typedef struct ygg_token {
     size_t text_bytes;
 } ygg_token;
 
-// Called for every token, on the thread that called `ygg_generate()`, with its `user_data`. 0 continues; any other value ends the
-// request, and the callback is not called again. It must not throw or `longjmp`; calls for the same engine are refused.
+// Called for every token, on the thread that called `ygg_generate()`, with its `user_data`. 0 continues; any other
+// value ends the request, and the callback is not called again. It must not throw or `longjmp`; calls for the same
+// engine are refused.
 typedef int32_t (*ygg_on_token)(const struct ygg_token *token, void *user_data);
 
 // The numbers of a request: `ygg_report report = {.size = sizeof report};`. Times are 0 if nothing was measured or
@@ -211,8 +220,9 @@ extern "C" {
 // A new handle, to be freed with `ygg_cancel_free()`; `NULL` only after a bug of the library.
 struct ygg_cancel *ygg_cancel_new(void);
 
-// Cancels the requests that have this handle, permanently: a running one ends within one step, with `YGG_FINISH_REASON_CANCELLED` and
-// the tokens so far; later ones end at once. Never waits, and may be called by any thread and by a signal handler.
+// Cancels the requests that have this handle, permanently: a running one ends within one step, with
+// `YGG_FINISH_REASON_CANCELLED` and the tokens so far; later ones end at once. Never waits, and may be called by any
+// thread and by a signal handler.
 //
 // # Safety
 // `cancel` was not freed, and is not freed meanwhile.
@@ -224,32 +234,35 @@ enum ygg_status ygg_cancel_now(const struct ygg_cancel *cancel);
 // `cancel` was not freed, and no other thread uses it.
 void ygg_cancel_free(struct ygg_cancel *cancel);
 
-// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need, which takes seconds
-// for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the call fails it is `NULL`.
+// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need,
+// which takes seconds for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the
+// call fails it is `NULL`.
 //
 // A process may have several engines, each with its own request.
 //
 // # Safety
-// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the handle.
+// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the
+// handle.
 enum ygg_status ygg_engine_open(const struct ygg_options *options,
                                 struct ygg_engine **engine);
 
-// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not closed
-// (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
+// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not
+// closed (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
 //
 // # Safety
 // `engine` was not closed, and no other call for it begins.
 enum ygg_status ygg_engine_close(struct ygg_engine *engine);
 
-// Answers a request and returns when the answer has ended. A cancelled request returns `YGG_STATUS_OK`, too. `on_token` and
-// `report` may be `NULL`; the report is filled only if the call succeeds.
+// Answers a request and returns when the answer has ended. A cancelled request returns `YGG_STATUS_OK`, too.
+// `on_token` and `report` may be `NULL`; the report is filled only if the call succeeds.
 //
-// An engine answers one request at a time: meanwhile other calls for it, from any thread, are refused with `YGG_STATUS_USAGE`.
-// Successive requests may come from different threads.
+// An engine answers one request at a time: meanwhile other calls for it, from any thread, are refused with
+// `YGG_STATUS_USAGE`. Successive requests may come from different threads.
 //
 // # Safety
-// `engine` was not closed. `request` points to a `ygg_request` whose arrays have as many elements as it says, whose texts end with a NUL,
-// and whose cancel handle is `NULL` or not freed while the call begins. `report` is `NULL` or points to a `ygg_report` with its size set.
+// `engine` was not closed. `request` points to a `ygg_request` whose arrays have as many elements as it says, whose
+// texts end with a NUL, and whose cancel handle is `NULL` or not freed while the call begins. `report` is `NULL` or
+// points to a `ygg_report` with its size set.
 enum ygg_status ygg_generate(struct ygg_engine *engine,
                              const struct ygg_request *request,
                              ygg_on_token on_token,
@@ -257,8 +270,8 @@ enum ygg_status ygg_generate(struct ygg_engine *engine,
                              struct ygg_report *report);
 
 // The error of this thread's last call that did not return `YGG_STATUS_OK`: one paragraph of UTF-8 that says what was
-// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library and is valid
-// until this thread's next failing call or its end.
+// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library
+// and is valid until this thread's next failing call or its end.
 const char *ygg_last_error(void);
 
 // The version of the library, such as "0.1.0"; a static text.
