@@ -208,8 +208,8 @@ pub(super) struct Tally {
     accepted: u64,
 }
 
-/// Compares an engine's answer to request `number` with plain decoding's. The judge prefills every prompt whole; the engine reuses the
-/// cache of its last request.
+/// Compares an engine's answer to request `number` with plain decoding's. The judge prefills every prompt whole; the
+/// engine reuses the cache of its last request.
 pub(super) fn compare(
     judge: &mut Judge,
     engine: &mut Engine,

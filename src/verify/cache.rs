@@ -1,5 +1,5 @@
-//! The cache over a session's life: logits depend on the committed sequence only, whatever was forwarded, discarded or poisoned before. The
-//! judge is a fresh session that prefills the sequence.
+//! The cache over a session's life: logits depend on the committed sequence only, whatever was forwarded, discarded or
+//! poisoned before. The judge is a fresh session that prefills the sequence.
 
 use crate::runtime::{Pinning, Session};
 
@@ -17,7 +17,8 @@ const MOST_TOKENS: usize = 96;
 /// Nodes of a tree at most.
 const MOST_NODES: usize = 24;
 
-/// Random histories of appends, trees, commits, discards and poison. After each, logits must equal those of a fresh prefill.
+/// Random histories of appends, trees, commits, discards and poison. After each, logits must equal those of a fresh
+/// prefill.
 pub(super) fn any_history_leaves_the_sequence(
     subject: &Subject<'_>,
     options: &VerifyOptions,

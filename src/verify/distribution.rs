@@ -1,9 +1,10 @@
 //! Draws: their frequencies are those of the model's distribution, filtered as the request asks.
 //!
-//! An exact test: Pearson's statistic of the draws is ranked among those of samples from the expected distribution itself (Monte Carlo
-//! test, Hope 1968, <https://doi.org/10.1111/j.2517-6161.1968.tb00759.x>), so no approximation for large counts is trusted. A sampler is
-//! refused if the draws rank last in two tests of other draws: a right one is, once in a million times. Every run also tests a sampler
-//! that favours one token by a twentieth, which must be refused.
+//! An exact test: Pearson's statistic of the draws is ranked among those of samples from the expected distribution
+//! itself (Monte Carlo test, Hope 1968, <https://doi.org/10.1111/j.2517-6161.1968.tb00759.x>), so no approximation for
+//! large counts is trusted. A sampler is refused if the draws rank last in two tests of other draws: a right one is,
+//! once in a million times. Every run also tests a sampler that favours one token by a twentieth, which must be
+//! refused.
 
 use std::{cell::RefCell, cmp::Ordering};
 
@@ -111,7 +112,8 @@ fn cases(row: &[f32], seed: u64) -> Result<Vec<Case>, Halt> {
     ])
 }
 
-/// A nucleus that ends in the middle of the token with which it has more than half of the tokens, far from any rounding.
+/// A nucleus that ends in the middle of the token with which it has more than half of the tokens, far from any
+/// rounding.
 fn half_nucleus(all: &[(u32, f64)]) -> f32 {
     let half = all.len() / 2;
     let before: f64 = all[..half].iter().map(|(_, probability)| probability).sum();

@@ -23,8 +23,8 @@ const CANDIDATES: usize = 8;
 /// Longest prefix of the first round, in tokens.
 const SHORT_PREFIX: usize = 40;
 
-/// Every planned width, with all rows used and with some, of random trees in any order and slots, after prefixes that were
-/// committed in any pieces, on one thread and on several.
+/// Every planned width, with all rows used and with some, of random trees in any order and slots, after prefixes that
+/// were committed in any pieces, on one thread and on several.
 pub(super) fn rows_do_not_depend_on_company(
     subject: &Subject<'_>,
     options: &VerifyOptions,

@@ -1,6 +1,7 @@
 //! Ties: of tokens with equal logits the lowest id comes first, on the host and in kernels.
 //!
-//! Logits of real models hardly ever tie, so a small model is made on the same device in which every logit occurs twice.
+//! Logits of real models hardly ever tie, so a small model is made on the same device in which every logit occurs
+//! twice.
 
 use std::{borrow::Cow, cmp::Ordering};
 
