@@ -5,8 +5,8 @@
 //! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
 //!
 //! Graphs that are derived from the model's belong here: a forward may leave sub-layers out ([`SkipSet`]), choose among
-//! some tokens only or multiply by fewer bits ([`DraftVariant`]). A drafter model has executables of its own, kept with those of its verifier, and a
-//! session of its own on the verifier's threads.
+//! some tokens only or multiply by fewer bits ([`DraftVariant`]). A drafter model has executables of its own, kept with
+//! those of its verifier, and a session of its own on the verifier's threads.
 #![forbid(unsafe_code)]
 
 mod draft_sets;

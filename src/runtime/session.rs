@@ -44,8 +44,8 @@ impl Session {
         Self::open_on(set, options, None)
     }
 
-    /// Like [`open`](Self::open), on the threads of another session, which must not run when this one does. Threads and pinning of
-    /// the options are read only where that session has no threads to lend.
+    /// Like [`open`](Self::open), on the threads of another session, which must not run when this one does. Threads and
+    /// pinning of the options are read only where that session has no threads to lend.
     ///
     /// # Errors
     /// As `open`.
@@ -162,7 +162,8 @@ impl Session {
     /// Runs `tokens` after the committed ones and commits them; returns the logits `[V]` after the last.
     ///
     /// # Errors
-    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then. [`RuntimeError::DeviceFailed`].
+    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then.
+    /// [`RuntimeError::DeviceFailed`].
     ///
     /// # Panics
     /// If `tokens` is empty.
@@ -171,8 +172,8 @@ impl Session {
         self.prefill_with(tokens, |_, _| ())
     }
 
-    /// Like [`prefill`](Self::prefill), with `given(index, row)` writing the row that is given with the token at `index`, as
-    /// [`ExecutableSet::given_columns`] says; of a model that takes none, the row is empty.
+    /// Like [`prefill`](Self::prefill), with `given(index, row)` writing the row that is given with the token at
+    /// `index`, as [`ExecutableSet::given_columns`] says; of a model that takes none, the row is empty.
     ///
     /// # Errors
     /// As `prefill`.
@@ -230,8 +231,8 @@ impl Session {
         Ok(())
     }
 
-    /// The last hidden row `[D]` of an output of the last forward, from which its logits were made: of the row pushed as
-    /// number `output`, or of the last token of a prefill as number 0. `None` before the first forward.
+    /// The last hidden row `[D]` of an output of the last forward, from which its logits were made: of the row pushed
+    /// as number `output`, or of the last token of a prefill as number 0. `None` before the first forward.
     ///
     /// # Panics
     /// If the forward has no such output, or the model's graph declares no hidden rows.
@@ -286,8 +287,8 @@ impl Session {
         self.hidden.is_some()
     }
 
-    /// The last hidden row `[D]` of the committed token at `position`. `None` if it is not [kept](Self::keep_hidden): nothing is
-    /// kept of tokens after ones that were committed after another forward than theirs.
+    /// The last hidden row `[D]` of the committed token at `position`. `None` if it is not [kept](Self::keep_hidden):
+    /// nothing is kept of tokens after ones that were committed after another forward than theirs.
     pub fn committed_hidden(&self, position: usize) -> Option<&[f32]> {
         if position < self.committed { self.hidden.as_ref()?.row(position) } else { None }
     }
@@ -334,11 +335,12 @@ impl Session {
         }
     }
 
-    /// Starts a forward of `rows` rows after the committed prefix, at the smallest planned width that holds them. Callers
-    /// [check the device](Self::check_device) before they use the results.
+    /// Starts a forward of `rows` rows after the committed prefix, at the smallest planned width that holds them.
+    /// Callers [check the device](Self::check_device) before they use the results.
     ///
     /// # Errors
-    /// [`RuntimeError::Width`] when no planned width holds them, [`RuntimeError::DeviceFailed`] when the device failed before.
+    /// [`RuntimeError::Width`] when no planned width holds them, [`RuntimeError::DeviceFailed`] when the device failed
+    /// before.
     pub fn forward(&mut self, rows: usize) -> Result<Forward<'_>, RuntimeError> {
         self.check_device()?;
         let width = self.set.planned(rows)?;
@@ -347,7 +349,8 @@ impl Session {
         Ok(Forward { session: self, width })
     }
 
-    /// Waits for the forward that was [begun](Forward::begin_choice_of), and shows its candidates; `None` if another one has run since.
+    /// Waits for the forward that was [begun](Forward::begin_choice_of), and shows its candidates; `None` if another
+    /// one has run since.
     pub fn begun_choices(&mut self) -> Option<Choices<'_>> {
         let role = self.begun.take()?;
         self.replay.finish();
@@ -361,8 +364,8 @@ impl Session {
         Choices { session: self, program }
     }
 
-    /// Commits the scratch rows of `path` (offsets from the end of the committed prefix, ascending, root first): their keys and
-    /// values become those of the next positions. All other scratch is discarded.
+    /// Commits the scratch rows of `path` (offsets from the end of the committed prefix, ascending, root first): their
+    /// keys and values become those of the next positions. All other scratch is discarded.
     pub fn commit(&mut self, path: &[u32]) {
         self.note_path(path);
         let first = slot_number(self.committed);
@@ -466,7 +469,8 @@ impl<'a> Forward<'a> {
         );
     }
 
-    /// Adds a row for the next place: after the committed tokens and the rows that were added like this before, as a prefill has it.
+    /// Adds a row for the next place: after the committed tokens and the rows that were added like this before, as a
+    /// prefill has it.
     pub fn push_behind(&mut self, token: u32) {
         let inputs = &mut self.session.inputs.planned[self.width];
         let position = slot_number(self.session.committed + inputs.used());
@@ -484,8 +488,8 @@ impl<'a> Forward<'a> {
         self.session.inputs.planned[self.width].given_mut(row).copy_from_slice(given);
     }
 
-    /// Adds a row for a place that is committed already: `token` at `position`, written to scratch offset `offset`, attending to the
-    /// committed tokens before that place and to itself. What is committed stays as it is.
+    /// Adds a row for a place that is committed already: `token` at `position`, written to scratch offset `offset`,
+    /// attending to the committed tokens before that place and to itself. What is committed stays as it is.
     ///
     /// # Panics
     /// If fewer than `position` tokens are committed.
@@ -502,7 +506,8 @@ impl<'a> Forward<'a> {
     /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.
     ///
     /// # Panics
-    /// If the choice is of none or of more than [`ExecutableSet::MOST_CANDIDATES`], or of a temperature that is not positive.
+    /// If the choice is of none or of more than [`ExecutableSet::MOST_CANDIDATES`], or of a temperature that is not
+    /// positive.
     pub fn choose(self, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
         self.choose_of(None, choice, skip)
     }
@@ -523,7 +528,8 @@ impl<'a> Forward<'a> {
     }
 
     /// As [`choose_of`](Self::choose_of), but where a device runs in parallel with the host it only begins. Until
-    /// [`begun_choices`](Session::begun_choices) shows them, paths may be committed and scratch moved, which the device does after it.
+    /// [`begun_choices`](Session::begun_choices) shows them, paths may be committed and scratch moved, which the device
+    /// does after it.
     ///
     /// # Panics
     /// As `choose_of`.
