@@ -86,7 +86,8 @@ pub enum GrammarError {
         /// What is wrong with them.
         fault: String,
     },
-    /// An answer that cannot go on: the grammar's limits are exceeded, or the vocabulary has no token for what must follow.
+    /// An answer that cannot go on: the grammar's limits are exceeded, or the vocabulary has no token for what must
+    /// follow.
     #[error(
         "the grammar cannot be followed after {tokens} tokens of the answer: {fault}; simplify the grammar"
     )]

@@ -8,7 +8,8 @@ use std::sync::{
 use super::{Constraint, GrammarError, GrammarTokens, Matcher};
 use crate::text::{Special, TokenKind, Tokenizer, Vocabulary};
 
-/// Every printable ASCII character, space and newline, some merges, one control token; and unused rows of the head after them.
+/// Every printable ASCII character, space and newline, some merges, one control token; and unused rows of the head
+/// after them.
 fn tokenizer() -> Arc<Tokenizer> {
     let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
     tokens.extend(["Ġ", "Ċ", "{\"", "na", "nam", "name", "\":", "Ġ\"", "\":Ġ", "<|end|>"].map(String::from));

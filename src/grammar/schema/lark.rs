@@ -13,7 +13,8 @@ const LONGEST_INLINE: usize = 400;
 const MOST_REPEATED: u64 = 100_000;
 /// Most states of counted names of one object.
 const MOST_STATES: u64 = 20_000;
-/// Most rules of a chain that leads back to its first: rules are compiled by recursion, those that do not lead back in order.
+/// Most rules of a chain that leads back to its first: rules are compiled by recursion, those that do not lead back in
+/// order.
 const MOST_RING: usize = 250;
 
 /// A grammar that is being written.
@@ -33,8 +34,8 @@ pub(super) fn lark(shapes: &[Shape]) -> Result<String, String> {
         writer.shape(number)?;
     }
     let Writer { terminals, rules, .. } = writer;
-    // Each rule is named here once, the inner before the outer, and repeated no times: a compiler that meets a rule for the first time
-    // within another recurses.
+    // Each rule is named here once, the inner before the outer, and repeated no times: a compiler that meets a rule for
+    // the first time within another recurses.
     let first: String = rules.iter().map(|(name, _)| format!("{name}~0 ")).collect();
     let mut text = format!("start: {first}s0\n");
     rules.iter().for_each(|(name, body)| text.push_str(&format!("{name}: {body}\n")));

@@ -156,8 +156,8 @@ impl Numbers {
         }
     }
 
-    /// Multiples are the parser's own: it counts remainders. Its bounds are floats, which hold up to 15 digits; so are the numbers of many
-    /// who read answers, whose remainders of longer ones would be chance.
+    /// Multiples are the parser's own: it counts remainders. Its bounds are floats, which hold up to 15 digits; so are
+    /// the numbers of many who read answers, whose remainders of longer ones would be chance.
     fn multiples_lark(&self, multiples: &Multiples, layout: &str) -> Result<String, String> {
         if multiples.step() > MOST_STEP {
             return Err(format!(

@@ -249,7 +249,8 @@ fn hex(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, digits: usize) -> Re
     value.ok_or_else(|| format!("expected {digits} hexadecimal digits, found {text:?}"))
 }
 
-/// An expression that matches whole strings for one that looks for a place in them: what its `^` and `$` do not hold is any text.
+/// An expression that matches whole strings for one that looks for a place in them: what its `^` and `$` do not hold is
+/// any text.
 fn write_search(hir: &Hir, quoted: bool, out: &mut String) -> Result<(), String> {
     let any = if quoted { format!("{CHARACTER}*") } else { "(?s:.)*".to_owned() };
     match hir.kind() {
