@@ -1,9 +1,9 @@
 //! How control tokens treat the white space next to them, for families whose GGUF files do not say it.
 //!
-//! A GGUF file has no place for `lstrip` and `rstrip` of added tokens. They are false in the published tokenizers of every family that
-//! [families.md](../../docs/families.md) lists but Phi's, so the rule recognises those, by the kind of tokenizer and by the control
-//! tokens of their chat format: a file keeps both where its name is changed. llama.cpp decides Phi 3 by the name of the model
-//! (`llama-vocab.cpp`), and knows no rule for Phi 4.
+//! A GGUF file has no place for `lstrip` and `rstrip` of added tokens. They are false in the published tokenizers of
+//! every family that [families.md](../../docs/families.md) lists but Phi's, so the rule recognises those, by the kind
+//! of tokenizer and by the control tokens of their chat format: a file keeps both where its name is changed. llama.cpp
+//! decides Phi 3 by the name of the model (`llama-vocab.cpp`), and knows no rule for Phi 4.
 
 use std::collections::BTreeMap;
 

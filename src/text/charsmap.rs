@@ -1,7 +1,9 @@
-//! Checks SentencePiece's table of characters (`precompiled_charsmap`) before the crate that applies it indexes with it.
+//! Checks SentencePiece's table of characters (`precompiled_charsmap`) before the crate that applies it indexes with
+//! it.
 //!
-//! The table is the length of a trie in bytes, the trie as a double array of 32-bit units, and the replacements, each ended by a zero
-//! byte (`Normalizer::EncodePrecompiledCharsMap` in SentencePiece's `normalizer.cc`; the units in Darts-clone's `darts.h`).
+//! The table is the length of a trie in bytes, the trie as a double array of 32-bit units, and the replacements, each
+//! ended by a zero byte (`Normalizer::EncodePrecompiledCharsMap` in SentencePiece's `normalizer.cc`; the units in
+//! Darts-clone's `darts.h`).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 

@@ -1,5 +1,5 @@
-//! Finds fixed strings in text: at the leftmost place, the longest of them. A string may take the white space next to it along, or stand
-//! for whole words only (`lstrip`, `rstrip` and `single_word` of Hugging Face's added tokens).
+//! Finds fixed strings in text: at the leftmost place, the longest of them. A string may take the white space next to
+//! it along, or stand for whole words only (`lstrip`, `rstrip` and `single_word` of Hugging Face's added tokens).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
 //! The rules that cut text into words before merging, by the names that GGUF files give them.
 //!
-//! Each is the pre-tokenizer of the Hugging Face tokenizers that llama.cpp knows by the name (`tokenizer.ggml.pre`, decided in its
-//! `llama-vocab.cpp`).
+//! Each is the pre-tokenizer of the Hugging Face tokenizers that llama.cpp knows by the name (`tokenizer.ggml.pre`,
+//! decided in its `llama-vocab.cpp`).
 
 use tokenizers::normalizers::{NFC, NormalizerWrapper};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;

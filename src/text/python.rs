@@ -15,8 +15,8 @@ struct Layout<'b> {
     ascii: bool,
 }
 
-/// The filter `tojson` of transformers (`tojson` in `chat_template_utils.py`): no escapes for HTML, spaces after commas and colons, keys in
-/// their order.
+/// The filter `tojson` of transformers (`tojson` in `chat_template_utils.py`): no escapes for HTML, spaces after commas
+/// and colons, keys in their order.
 ///
 /// # Errors
 /// A value that is no JSON, or one that the budget is too small for.
@@ -160,7 +160,8 @@ fn number(value: &Value) -> String {
     format!("{float:?}")
 }
 
-/// `source` with the blocks `{% generation %}` (they mark what a model is trained on) as blocks that only have a scope of their own.
+/// `source` with the blocks `{% generation %}` (they mark what a model is trained on) as blocks that only have a scope
+/// of their own.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     let mut rest = source;

@@ -9,7 +9,8 @@ use super::words::ModelParts;
 use super::{TextError, TokenKind, Tokenizer, Vocabulary};
 
 impl Vocabulary {
-    /// The `tokenizer.json` of the same tokenizer: as [`Special::Parse`](super::Special::Parse) encodes, with no token put before a text.
+    /// The `tokenizer.json` of the same tokenizer: as [`Special::Parse`](super::Special::Parse) encodes, with no token
+    /// put before a text.
     ///
     /// # Errors
     /// As [`Tokenizer::from_vocabulary`].

@@ -1,4 +1,5 @@
-//! Ids and layouts that Hugging Face's libraries made of the committed tokenizers and templates (`tests/data/text/README.md`).
+//! Ids and layouts that Hugging Face's libraries made of the committed tokenizers and templates
+//! (`tests/data/text/README.md`).
 
 use serde_json::Value;
 

@@ -117,8 +117,8 @@ fn no_value_contains_itself_or_nests_without_end() {
     }
 }
 
-/// Everything that one instruction may do to values of any size costs by their sizes: a rendering ends soon. The bound is generous;
-/// without charges these take hours.
+/// Everything that one instruction may do to values of any size costs by their sizes: a rendering ends soon. The bound
+/// is generous; without charges these take hours.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a generous bound against hangs")]
 fn every_instruction_costs_what_its_values_are_large() {
