@@ -1,4 +1,5 @@
-//! The cache of packed weights: a folder with one file per model, which a later start reads into memory or maps if memory is short.
+//! The cache of packed weights: a folder with one file per model, which a later start reads into memory or maps if
+//! memory is short.
 //!
 //! ```text
 //! <folder>/DIGEST.packed            the digest is of the model's path; `file` has the format
@@ -8,11 +9,13 @@
 //!
 //! Invariants:
 //! - A file appears by one rename, after its weights were read back and their digest compared.
-//! - A file is used only if the digest of its header is right, its length is the header's, 64 evenly spaced sample pages are unchanged, and
-//!   code layout, model fingerprint and file stamps are the present ones. Otherwise the model is packed again.
-//! - Opening does not read the weights between the samples. Only [`KeptFile::check`], which reads the whole file, finds damage there.
-//! - The folder stays within its limit. Storing another model first removes the weights of models that no longer exist, then the least
-//!   recently used ones.
+//! - A file is used only if the digest of its header is right, its length is the header's, 64 evenly spaced sample
+//!   pages are unchanged, and code layout, model fingerprint and file stamps are the present ones. Otherwise the model
+//!   is packed again.
+//! - Opening does not read the weights between the samples. Only [`KeptFile::check`], which reads the whole file, finds
+//!   damage there.
+//! - The folder stays within its limit. Storing another model first removes the weights of models that no longer exist,
+//!   then the least recently used ones.
 
 use std::{
     borrow::Cow,
@@ -45,7 +48,8 @@ pub struct KeptPlace {
     pub folder: PathBuf,
     /// Packed weights of fewer bytes are not stored.
     pub least_bytes: usize,
-    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what the disk would have free without the folder.
+    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what the disk would have free without the
+    /// folder.
     pub most_bytes: Option<u64>,
     /// Weights of at most this many bytes are read into memory, where kernels read them faster; larger ones are mapped.
     pub most_read_bytes: usize,
@@ -298,8 +302,8 @@ impl KeptWeights {
         }
     }
 
-    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats. The caller holds the
-    /// lock.
+    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats.
+    /// The caller holds the lock.
     fn remove_leftovers(&self) -> io::Result<()> {
         let entries = fs::read_dir(&self.place.folder)?.flatten().map(|entry| entry.path());
         let partial = entries.filter(|path| path.extension().is_some_and(|extension| extension == "partial"));

@@ -1,4 +1,5 @@
-//! Gemma 2 and 3: GeGLU, scaled embeddings, gains stored less one, norms before and after every sub-layer, windows in most layers.
+//! Gemma 2 and 3: GeGLU, scaled embeddings, gains stored less one, norms before and after every sub-layer, windows in
+//! most layers.
 
 use super::{
     Family, Source, accepted,
@@ -48,7 +49,8 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
     accepted::whole_heads_turn(fields, config)
 }
 
-/// What both have in common. GGUF files do not say how scores are scaled: only the largest model, of `largest` layers, has its own rule.
+/// What both have in common. GGUF files do not say how scores are scaled: only the largest model, of `largest` layers,
+/// has its own rule.
 fn common(source: &Source<'_>, largest: usize) -> Result<Recipe, ModelError> {
     let Source { config, fields, .. } = *source;
     let is_gguf = fields.container() == Container::Gguf;

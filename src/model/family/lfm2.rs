@@ -1,4 +1,5 @@
-//! LFM 2: Llama, most of whose layers have a short convolution in place of attention; the others normalise every head before it turns.
+//! LFM 2: Llama, most of whose layers have a short convolution in place of attention; the others normalise every head
+//! before it turns.
 
 use super::{
     Family, Source, accepted,

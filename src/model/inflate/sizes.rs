@@ -3,7 +3,8 @@
 use super::shape::{AttentionSize, InflatedShape};
 use crate::model::{ConfigKeys, ModelConfig, ModelError};
 
-/// Families whose models are inflated: those that normalise what goes into a sub-layer and nothing that comes out of one.
+/// Families whose models are inflated: those that normalise what goes into a sub-layer and nothing that comes out of
+/// one.
 const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
 /// Both configurations, and where heads go.

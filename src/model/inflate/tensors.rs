@@ -1,4 +1,5 @@
-//! The tensors of an inflated model: which tensor of the model each comes from, and which of its rows and blocks lie where.
+//! The tensors of an inflated model: which tensor of the model each comes from, and which of its rows and blocks lie
+//! where.
 
 use std::io::{self, Write};
 
