@@ -1,5 +1,5 @@
-//! Paths that tell about the service: where things are, its version, whether a request would be taken now; and OpenAI's paths that it
-//! does not have.
+//! Paths that tell about the service: where things are, its version, whether a request would be taken now; and OpenAI's
+//! paths that it does not have.
 
 use std::sync::Arc;
 

@@ -82,7 +82,8 @@ struct EventBody {
     is_over: bool,
 }
 
-/// The response that streams the answers, beginning with the `first` event; with token usage and what the steps did, or without.
+/// The response that streams the answers, beginning with the `first` event; with token usage and what the steps did, or
+/// without.
 pub(super) fn stream(answering: Answering, first: Sent, (usage, steps): (bool, bool)) -> Response {
     let mut body = EventBody {
         answering,

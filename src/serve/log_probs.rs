@@ -26,8 +26,9 @@ pub(super) struct Noted {
 
 /// Counts the characters before each token of a text.
 ///
-/// The law: the offset of a token is that of the character which has the token's first byte, U+FFFD for bytes that are no text included. So
-/// tokens that share a character have one offset, and where a text is cut into pieces says nothing.
+/// The law: the offset of a token is that of the character which has the token's first byte, U+FFFD for bytes that are
+/// no text included. So tokens that share a character have one offset, and where a text is cut into pieces says
+/// nothing.
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
     /// The beginning of a character whose end did not come.

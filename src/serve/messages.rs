@@ -5,7 +5,8 @@ use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
 
 use super::answers::Refused;
 
-/// A message. Other fields that clients repeat of an answer (`annotations`, ids) say nothing to a template and are ignored.
+/// A message. Other fields that clients repeat of an answer (`annotations`, ids) say nothing to a template and are
+/// ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageBody {
     role: String,
@@ -131,8 +132,9 @@ fn called(CallBody { id, function: CalledBody { name, arguments } }: CallBody) -
     Ok(Json::Object(entries))
 }
 
-/// Arguments as templates read them: an object, which is empty where a client has nothing to say. Text that is no JSON object, such as that of
-/// an answer that was cut, stays the text that it is: templates that tell texts from objects print it as the model wrote it.
+/// Arguments as templates read them: an object, which is empty where a client has nothing to say. Text that is no JSON
+/// object, such as that of an answer that was cut, stays the text that it is: templates that tell texts from objects
+/// print it as the model wrote it.
 fn arguments_read(name: &str, sent: Option<Json>) -> Result<Json, String> {
     let none = || Json::Object(Vec::new());
     match sent {

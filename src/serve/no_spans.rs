@@ -1,4 +1,5 @@
-//! Spans of OpenTelemetry in a build without the feature `otel`: there are none. `spans.rs` says what each call records.
+//! Spans of OpenTelemetry in a build without the feature `otel`: there are none. `spans.rs` says what each call
+//! records.
 
 use std::{
     io::{self, Write},

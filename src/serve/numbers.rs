@@ -1,5 +1,5 @@
-//! The numbers of requests, in one table: what each may be, on which paths, and what it is where a request does not say. Those of
-//! sampling are the library's, as far as OpenAI has no others.
+//! The numbers of requests, in one table: what each may be, on which paths, and what it is where a request does not
+//! say. Those of sampling are the library's, as far as OpenAI has no others.
 
 use std::fmt;
 
@@ -156,8 +156,8 @@ impl Sent {
     }
 }
 
-/// A value as a number of a parameter. A text is none, and neither is true or false. A number without a fraction is whole, however it is
-/// written: to JSON, and to OpenAI's published schema, 5.0 is the integer 5.
+/// A value as a number of a parameter. A text is none, and neither is true or false. A number without a fraction is
+/// whole, however it is written: to JSON, and to OpenAI's published schema, 5.0 is the integer 5.
 fn read(parameter: &Parameter, value: &Value) -> Result<Number, Refused> {
     let refused = || {
         let what = format!("expected {}, found {}", parameter.expected(), described(value));

@@ -34,7 +34,8 @@ const MOST_STOP_BYTES: usize = 512;
 /// Tokens of a completion whose request has no `max_tokens`.
 const COMPLETION_TOKENS: usize = 16;
 
-/// Fields of both endpoints, apart from the numbers. Fields that OpenAI's clients send and that change nothing here are ignored.
+/// Fields of both endpoints, apart from the numbers. Fields that OpenAI's clients send and that change nothing here are
+/// ignored.
 #[derive(Debug, Deserialize)]
 struct Terms {
     model: Option<String>,

@@ -1,8 +1,8 @@
 //! Tool calls in the text of an answer, read while it arrives.
 //!
-//! The law: however the text is cut, the pieces are the same but for how text and arguments are cut. What looks like a call and is
-//! none is text: that of a function which may not be called, and one whose arguments are no object. `null` and no arguments at all are the
-//! empty object.
+//! The law: however the text is cut, the pieces are the same but for how text and arguments are cut. What looks like a
+//! call and is none is text: that of a function which may not be called, and one whose arguments are no object. `null`
+//! and no arguments at all are the empty object.
 
 use serde_json::{Value, json};
 use yggc::{engine::FinishReason, text::Tokenizer};
@@ -149,7 +149,8 @@ struct CallReader {
     place: Place,
     /// Text that is not decided yet.
     held: String,
-    /// What was read since the mark of a call, it and the space before it included, or after the last call: text, if no call follows.
+    /// What was read since the mark of a call, it and the space before it included, or after the last call: text, if no
+    /// call follows.
     lead: String,
     calls: usize,
     has_text: bool,

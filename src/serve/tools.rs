@@ -81,7 +81,8 @@ enum Must {
 /// How a family writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallFormat {
-    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen, and models that are told of tools in this form.
+    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen, and models that are told of tools in this
+    /// form.
     Hermes,
     /// `{"name": .., "parameters": ..}`: Llama 3.
     Llama3,
