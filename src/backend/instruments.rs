@@ -48,7 +48,8 @@ pub enum Exercise {
 
 /// A replay that can be measured, tuned and checked.
 pub trait Instruments: Debug {
-    /// Like [`Replay::begin`](super::Replay::begin), and calls the observer at every [`Moment`]. Results are the same bits.
+    /// Like [`Replay::begin`](super::Replay::begin), and calls the observer at every [`Moment`]. Results are the same
+    /// bits.
     fn replay_observed(
         &mut self,
         program: ProgramId,

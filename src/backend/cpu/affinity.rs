@@ -1,11 +1,12 @@
 //! Which processors the workers and their caller run on.
 //!
-//! A worker that shares its processor with the caller makes every barrier wait for the scheduler. So workers are bound to
-//! processors of their own and the calling thread is kept off those while it has sessions open.
+//! A worker that shares its processor with the caller makes every barrier wait for the scheduler. So workers are bound
+//! to processors of their own and the calling thread is kept off those while it has sessions open.
 
 use std::{num::NonZero, sync::OnceLock, thread::available_parallelism};
 
-/// How many processors this process may use; threads that are bound since it was first asked, or since workers were first bound, change nothing.
+/// How many processors this process may use; threads that are bound since it was first asked, or since workers were
+/// first bound, change nothing.
 pub(crate) fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, NonZero::get))

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What turns of a spin loop are divided by. A turn that is not optimised takes several times as long, and where assertions are on, many
-/// tests share few processors: there a thread that spins keeps the one it waits for from running.
+/// What turns of a spin loop are divided by. A turn that is not optimised takes several times as long, and where
+/// assertions are on, many tests share few processors: there a thread that spins keeps the one it waits for from
+/// running.
 pub(super) const FEWER_SPINS: u32 = if cfg!(debug_assertions) { 16 } else { 1 };
 
 /// Turns of the spin loop before a waiting thread offers its processor to others: only reached when there are more

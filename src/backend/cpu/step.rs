@@ -213,7 +213,8 @@ impl CpuStep {
         }
     }
 
-    /// Does this worker's share of the step, with this tuning if it is a linear. One exhaustive match over the kinds of steps.
+    /// Does this worker's share of the step, with this tuning if it is a linear. One exhaustive match over the kinds of
+    /// steps.
     #[expect(clippy::too_many_lines, reason = "one exhaustive match over the kinds of steps")]
     pub(super) fn run(&self, forward: &Forward<'_>, tuning: Tuning, worker: Worker<'_>) {
         let Forward { kernels, weights, inputs, .. } = *forward;

@@ -30,8 +30,8 @@ impl Graph {
 }
 
 impl CudaReplay {
-    /// A graph of what `work` puts on the stream, which `streams` weights or does not. A driver that refuses it with kernels that overlap is asked
-    /// for one without; nothing overlaps from then on.
+    /// A graph of what `work` puts on the stream, which `streams` weights or does not. A driver that refuses it with
+    /// kernels that overlap is asked for one without; nothing overlaps from then on.
     pub(super) fn capture(
         &mut self,
         streams: bool,
@@ -62,7 +62,8 @@ impl CudaReplay {
         Ok(Graph { graph, stream: Arc::clone(&self.stream), streamed })
     }
 
-    /// Does `work` once, which `streams` weights or does not, and waits for its end: a driver loads the code of kernels when they first run.
+    /// Does `work` once, which `streams` weights or does not, and waits for its end: a driver loads the code of kernels
+    /// when they first run.
     pub(super) fn try_once(
         &mut self,
         streams: bool,

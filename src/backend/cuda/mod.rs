@@ -17,8 +17,8 @@
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //! | `verification` | a verification as one graph: a forward, then the walk and the move of what is accepted |
 //!
-//! A graph copies the rows in, runs every kernel, with copies of streamed weights in parallel, and copies the results out; the host writes pinned memory, launches, waits, reads. What
-//! kernels do is in `kernels/cuda`.
+//! A graph copies the rows in, runs every kernel, with copies of streamed weights in parallel, and copies the results
+//! out; the host writes pinned memory, launches, waits, reads. What kernels do is in `kernels/cuda`.
 
 mod alone;
 mod attention;

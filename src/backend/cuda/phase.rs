@@ -1,4 +1,5 @@
-//! Draft phases in one launch: graphs of a drafter's forwards with a growth after each, whose kernel writes the rows of the next forward.
+//! Draft phases in one launch: graphs of a drafter's forwards with a growth after each, whose kernel writes the rows of
+//! the next forward.
 
 use std::{fmt, sync::Arc};
 
@@ -27,8 +28,8 @@ const ARRAYS: usize = 4;
 /// Words about the root that growths read: its token, the tokens committed before it, its row.
 const ROOT: usize = 3;
 
-/// Where a phase's memory is. The host sends what is from a root's inputs to the tails of the growth's: inputs of roots end where the
-/// words about the root begin.
+/// Where a phase's memory is. The host sends what is from a root's inputs to the tails of the growth's: inputs of roots
+/// end where the words about the root begin.
 struct Places {
     root: usize,
     growth_inputs: usize,
@@ -238,7 +239,8 @@ impl Phase {
         let stream = &replay.stream;
         let from = self.places.root_inputs(root_words);
         let sent = &self.sent.words()[word(from)..word(self.places.growth_inputs) + self.growth_words.tails];
-        // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between launches only.
+        // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between
+        // launches only.
         let copied = unsafe { result::memcpy_htod_async(self.at(from), sent, stream.cu_stream()) };
         check("send the root", copied)?;
         replay.put(steps)?;
@@ -310,7 +312,8 @@ impl Phase {
     }
 }
 
-/// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other inputs.
+/// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other
+/// inputs.
 struct Between {
     last: StepKernels,
     goes_on: StepKernels,

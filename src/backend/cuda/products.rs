@@ -5,8 +5,8 @@ use ygg_kernels::cuda::{
     packing::Layout,
 };
 
-/// Whether a product of so many tiles of rows shares what it reads of them (`wide_linear`), or each warp reads them by itself: up to 16
-/// rows, unless a gated pair of the layout needs too many registers for that (`linear_of_16`).
+/// Whether a product of so many tiles of rows shares what it reads of them (`wide_linear`), or each warp reads them by
+/// itself: up to 16 rows, unless a gated pair of the layout needs too many registers for that (`linear_of_16`).
 pub(super) fn is_wide(layout: Layout, is_gated: bool, row_tiles: usize) -> bool {
     let is_large = matches!(layout, Layout::Nibbles | Layout::NibblesWide | Layout::BytesWide);
     row_tiles > if is_gated && is_large { 1 } else { 2 }
@@ -31,7 +31,8 @@ impl WideProduct {
         self.tiles.div_ceil(YGG_WIDE_TILES as usize / if self.is_gated { 2 } else { 1 })
     }
 
-    /// Whether a block multiplies one pair of parts of the inputs at a time, which a later kernel joins: where there are few blocks.
+    /// Whether a block multiplies one pair of parts of the inputs at a time, which a later kernel joins: where there
+    /// are few blocks.
     pub(super) fn is_joined(self) -> bool {
         self.blocks() < WHOLE_BLOCKS
     }

@@ -13,7 +13,8 @@ use crate::ir::{Op, Operand, Program, Region, RopeId, Step, WeightId};
 /// Outputs of a tile.
 const TILE_N: usize = YGG_TILE_N as usize;
 
-/// In which order the outputs of heads are packed so that those that turn together lie in one tile: `YggProjection` says it.
+/// In which order the outputs of heads are packed so that those that turn together lie in one tile: `YggProjection`
+/// says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HalvesTogether {
     pub(super) head_dim: usize,
@@ -40,8 +41,8 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// The projection that begins at step `number`, if heads and their rotated parts are whole tiles of outputs, which its kernel
-    /// needs. Other projections run as separate steps.
+    /// The projection that begins at step `number`, if heads and their rotated parts are whole tiles of outputs, which
+    /// its kernel needs. Other projections run as separate steps.
     pub(super) fn of(program: &Program, number: usize) -> Option<Self> {
         let [product, append, attention] = program.steps.get(number..number + 3)? else { return None };
         let Op::Linear { weights, residual: false, .. } = &product.op else { return None };

@@ -46,8 +46,8 @@ impl BestOf {
     }
 }
 
-/// Words of what a verification leaves, for a forward of `width` rows: a path through its rows (how many there are, then which, then what the
-/// verifier says after each), then which nodes the rows were of (how many, then which).
+/// Words of what a verification leaves, for a forward of `width` rows: a path through its rows (how many there are,
+/// then which, then what the verifier says after each), then which nodes the rows were of (how many, then which).
 #[derive(Clone, Copy)]
 struct ResultWords {
     width: usize,
@@ -116,7 +116,8 @@ impl Verification {
                 replay.fetch_hidden(number)?;
             }
             let stream = &replay.stream;
-            // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has been waited for.
+            // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has
+            // been waited for.
             let copied = unsafe {
                 result::memcpy_dtoh_async(results.words_mut(), memory.at(0, 0), stream.cu_stream())
             };

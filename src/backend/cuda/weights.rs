@@ -127,8 +127,8 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads` threads; what is streamed is
-    /// packed into memory of the host.
+    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads`
+    /// threads; what is streamed is packed into memory of the host.
     ///
     /// # Panics
     /// If there is more to be streamed than the first programs said.
@@ -444,8 +444,8 @@ impl Upload {
         let stream = self.streams[turn].cu_stream();
         for (to, bytes) in [(first, head), (second, tail)] {
             if !bytes.is_empty() {
-                // SAFETY: the destination is inside the block of the weights; the buffer is not touched before the stream has been
-                // waited for.
+                // SAFETY: the destination is inside the block of the weights; the buffer is not touched before the
+                // stream has been waited for.
                 check("upload weights", unsafe { result::memcpy_htod_async(to, bytes, stream) })?;
             }
         }

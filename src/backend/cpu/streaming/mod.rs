@@ -1,13 +1,14 @@
-//! Streamed weights: threads that read the matrices of forward after forward into the staging buffer, ahead of the workers that multiply by
-//! them.
+//! Streamed weights: threads that read the matrices of forward after forward into the staging buffer, ahead of the
+//! workers that multiply by them.
 //!
-//! The matrices have one order, that of use, and their sequence never ends: after the last comes the first, for the next forward. Readers
-//! take its chunks in order. Two counts tell how far both sides are: of every matrix, for how many forwards it has been *delivered*, and how
-//! many matrices of the sequence are *released*, which only grows. Laws:
+//! The matrices have one order, that of use, and their sequence never ends: after the last comes the first, for the
+//! next forward. Readers take its chunks in order. Two counts tell how far both sides are: of every matrix, for how
+//! many forwards it has been *delivered*, and how many matrices of the sequence are *released*, which only grows. Laws:
 //! - A reader writes a matrix's place only when all that it overwrites is released.
-//! - Workers read a matrix only between its delivery and its release. A forward releases every matrix in order; those that it leaves out
-//!   before it waits for the next one, which may need their places.
-//! - Forwards of one model take turns; a forward of which nothing is streamed takes none, and reading goes on meanwhile until the buffer is full.
+//! - Workers read a matrix only between its delivery and its release. A forward releases every matrix in order; those
+//!   that it leaves out before it waits for the next one, which may need their places.
+//! - Forwards of one model take turns; a forward of which nothing is streamed takes none, and reading goes on meanwhile
+//!   until the buffer is full.
 //! - All workers agree whether a matrix came: its count becomes [`FAILED`] once and stays so.
 //!
 //! Nothing here allocates or takes a lock once reading has begun.
@@ -208,8 +209,8 @@ impl Streamer {
         }
     }
 
-    /// Releases all matrices of the forward after `forwards` others that are before number `end` and are not released, each once it was
-    /// delivered: a place that is still being written cannot be another's.
+    /// Releases all matrices of the forward after `forwards` others that are before number `end` and are not released,
+    /// each once it was delivered: a place that is still being written cannot be another's.
     fn release_until(&self, forwards: u64, end: u64) {
         let first = forwards * self.count();
         while self.released() < first + end {
@@ -247,8 +248,8 @@ impl Forward<'_> {
         self.streamer.wait(self.forwards, unit)
     }
 
-    /// Releases the matrices before this one that the forward leaves out: it may be read into their places. One worker calls it before it
-    /// waits.
+    /// Releases the matrices before this one that the forward leaves out: it may be read into their places. One worker
+    /// calls it before it waits.
     pub(super) fn skip_to(&self, unit: UnitId) {
         self.streamer.release_until(self.forwards, unit.0 as u64);
     }

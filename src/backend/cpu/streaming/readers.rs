@@ -97,8 +97,8 @@ fn wait_for_releases(shared: &Shared, reader: usize, needs: u64) -> bool {
 fn fetch(shared: &Shared, chunk: &Chunk) -> io::Result<()> {
     let Chunk { unit: _, file: pages, needed, at } = chunk;
     let bytes = (pages.end - pages.start) as usize;
-    // SAFETY: chunks lie apart, and what this one overwrites is released: no worker reads it, and no other reader writes there, as the
-    // matrices that were there were delivered before they were released.
+    // SAFETY: chunks lie apart, and what this one overwrites is released: no worker reads it, and no other reader
+    // writes there, as the matrices that were there were delivered before they were released.
     let place = unsafe { shared.memory.part(*at..at + bytes) };
     let offset = shared.file.start;
     let needed = (needed.end - pages.start) as usize;
