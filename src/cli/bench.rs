@@ -1,9 +1,9 @@
 //! `yggc bench`: arms (plain decoding, plans, drafters) answer the same prompts in turn; every answer is compared.
 //!
-//! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in each
-//! repetition every prompt is answered by every arm, in a rotating order, so that a slow drift of the machine affects
-//! all arms alike. Engines are reopened for every repetition, so that no drafter remembers earlier answers. An arm whose token ids differ
-//! from plain decoding's is a bug of this program.
+//! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in
+//! each repetition every prompt is answered by every arm, in a rotating order, so that a slow drift of the machine
+//! affects all arms alike. Engines are reopened for every repetition, so that no drafter remembers earlier answers. An
+//! arm whose token ids differ from plain decoding's is a bug of this program.
 //!
 //! `unguarded` is a plan that never falls back to plain decoding, so that its shape can be compared with the
 //! prediction. Sampled answers are compared with plain decoding's for the same seed.

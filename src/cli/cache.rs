@@ -13,9 +13,9 @@
 //! <cache>/kernels/                  kernels compiled for a GPU
 //! ```
 //!
-//! Invariants: a model is never written in place, only renamed. Its proof is written after it and compared as a whole, so an incomplete
-//! proof is worthless. `partial/` is touched only under the lock, which the system releases when its holder dies; so the next holder can
-//! remove everything in it.
+//! Invariants: a model is never written in place, only renamed. Its proof is written after it and compared as a whole,
+//! so an incomplete proof is worthless. `partial/` is touched only under the lock, which the system releases when its
+//! holder dies; so the next holder can remove everything in it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},

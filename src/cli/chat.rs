@@ -169,7 +169,8 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The conversation, without its oldest turns if they leave no room for an answer. A message that does not fit by itself drops none.
+    /// The conversation, without its oldest turns if they leave no room for an answer. A message that does not fit by
+    /// itself drops none.
     fn prompt(&mut self) -> Prompt {
         let context = self.engine.context();
         let room = self.settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);

@@ -1,7 +1,7 @@
 //! The file of `--config`: flags of `yggc serve` by their names, as TOML.
 //!
-//! A flag of the command line wins over the file, and so does a variable that stands for a flag. What the file adds is appended to the
-//! command line, so that `clap` checks it as it checks flags.
+//! A flag of the command line wins over the file, and so does a variable that stands for a flag. What the file adds is
+//! appended to the command line, so that `clap` checks it as it checks flags.
 
 use std::{
     ffi::{OsStr, OsString},

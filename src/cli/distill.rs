@@ -1,7 +1,7 @@
 //! `yggc distill`: runs the training program, which is embedded in this binary, with the shell's `python3`.
 //!
-//! The program is written into a folder `program` below the output and run there as a module. Its progress is passed on; its refusals
-//! become refusals of this command.
+//! The program is written into a folder `program` below the output and run there as a module. Its progress is passed
+//! on; its refusals become refusals of this command.
 
 use std::{
     ffi::OsString,

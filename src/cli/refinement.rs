@@ -1,4 +1,5 @@
-//! The refinement of a service's plan while no request comes: `yggc plan refine` as a process of its own, which a request ends at once.
+//! The refinement of a service's plan while no request comes: `yggc plan refine` as a process of its own, which a
+//! request ends at once.
 
 use std::{
     path::{Path, PathBuf},

@@ -20,8 +20,8 @@ use crate::{
     serve::{ApiKey, Idle, Limits, Settings, is_here_alone, serve},
 };
 
-/// Seconds without a request after which a plan is refined that nobody asked to refine: a first use had time for few forwards where weights are
-/// streamed.
+/// Seconds without a request after which a plan is refined that nobody asked to refine: a first use had time for few
+/// forwards where weights are streamed.
 const STREAMED_REFINED_AFTER: usize = 60;
 
 /// Runs `yggc serve`.

@@ -168,8 +168,8 @@ impl Machine {
     }
 }
 
-/// The number of threads that was asked for, as far as there are processors: threads that wait for each other's turn take many times as
-/// long.
+/// The number of threads that was asked for, as far as there are processors: threads that wait for each other's turn
+/// take many times as long.
 fn threads(asked: Option<usize>) -> usize {
     let processors = default_threads();
     match asked {

@@ -170,7 +170,8 @@ pub(crate) fn memory(memory: Memory) -> String {
     format!("memory     {} of weights, {} of session{streamed}", bytes(weight_bytes), bytes(session_bytes))
 }
 
-/// Why an answer is incomplete, with the flag that lets it go on; `None` of a complete one. `max_tokens` is what `-n` says.
+/// Why an answer is incomplete, with the flag that lets it go on; `None` of a complete one. `max_tokens` is what `-n`
+/// says.
 pub(crate) fn cut(reason: FinishReason, report: &Report, max_tokens: Option<usize>) -> Option<String> {
     let tokens = report.tokens;
     match reason {

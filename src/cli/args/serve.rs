@@ -61,8 +61,9 @@ pub(crate) struct ServeArgs {
     /// Use no plan: decode every request plainly
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
-    /// While no request has come for S seconds, measure longer than the first use did and keep the better plan for the next start; a request
-    /// ends that at once. 0 switches it off [default: off, or 60 with --memory or --resident; without S 60]
+    /// While no request has come for S seconds, measure longer than the first use did and keep the better plan for the
+    /// next start; a request ends that at once. 0 switches it off [default: off, or 60 with --memory or --resident;
+    /// without S 60]
     #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "60",
           conflicts_with_all = ["plan", "no_spec"])]
     pub(crate) refine: Option<usize>,

@@ -1,4 +1,5 @@
-//! `yggc bench --kernels --plan P`: every linear and every forward with the default tunings and with the plan's, in turn.
+//! `yggc bench --kernels --plan P`: every linear and every forward with the default tunings and with the plan's, in
+//! turn.
 
 use std::{fmt::Write, path::Path};
 
