@@ -377,7 +377,8 @@ pub enum MatrixError {
     },
     /// The byte count is wrong.
     #[error(
-        "a {format} matrix of shape [{rows}, {columns}] takes {expected} bytes, found {found}; the file is damaged or cut"
+        "a {format} matrix of shape [{rows}, {columns}] takes {expected} bytes, found {found}; the file is damaged or \
+         cut"
     )]
     Length {
         /// Format of the file.

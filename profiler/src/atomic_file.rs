@@ -41,7 +41,8 @@ fn no_room(error: io::Error, needed: usize) -> io::Error {
         return error;
     }
     let what = format!(
-        "no room for its {needed} bytes ({error}); make room or choose another place; what was there before is unchanged"
+        "no room for its {needed} bytes ({error}); make room or choose another place; what was there before is \
+         unchanged"
     );
     io::Error::new(error.kind(), what)
 }

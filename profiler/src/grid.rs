@@ -129,7 +129,8 @@ pub enum GridError<E: std::error::Error + 'static> {
     },
     /// The budget was spent before there was enough to judge.
     #[error(
-        "measured {rounds} of at least {expected} rounds over {cells} cells in {spent:.1?}: allow more time or fewer cells"
+        "measured {rounds} of at least {expected} rounds over {cells} cells in {spent:.1?}: allow more time or fewer \
+         cells"
     )]
     Budget {
         /// Complete rounds.

@@ -290,7 +290,9 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, \
+         `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends` \
+         or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.

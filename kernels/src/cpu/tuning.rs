@@ -233,8 +233,9 @@ impl fmt::Display for Tuning {
 /// A tuning that no linear has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S `usual` or \
-     1 to {TOGETHER}, and A `usual`, `tile`, or at most {MOST_AHEAD} bytes, optionally prefixed with `pairs:`"
+    "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S \
+     `usual` or 1 to {TOGETHER}, and A `usual`, `tile`, or at most {MOST_AHEAD} bytes, optionally prefixed with \
+     `pairs:`"
 )]
 pub struct TuningError {
     /// What was given.
