@@ -35,8 +35,8 @@ impl EngineHandle {
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, Answering>, Failure> {
         self.0.try_lock().map_err(|refused| match refused {
             TryLockError::WouldBlock => Failure::usage(
-                "the engine is answering: expected one request at a time, found another call; wait until ygg_generate() \
-                 returns, or open another engine",
+                "the engine is answering: expected one request at a time, found another call; wait until \
+                 ygg_generate() returns, or open another engine",
             ),
             TryLockError::Poisoned(_) => Failure::fault("an earlier request of this engine ended in one"),
         })
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn ygg_engine_close(engine: *mut EngineHandle) -> Status {
         let handle = unsafe { pointers::handle(engine, "engine")? };
         if matches!(handle.0.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Failure::usage(
-                "the engine is answering: expected an idle one to close; cancel its request and wait until ygg_generate() \
-                 returns",
+                "the engine is answering: expected an idle one to close; cancel its request and wait until \
+                 ygg_generate() returns",
             ));
         }
         // SAFETY: it comes from `ygg_engine_open`, is idle, and the caller begins no other call for it.

@@ -234,8 +234,8 @@ fn answer(
 fn mismatch(arm: &str, prompt: usize, expected: &[u32], found: &[u32]) -> Failure {
     let place = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
     Failure::Internal(format!(
-        "arm {arm} answered prompt {prompt} otherwise than the first arm that did: expected token {:?} at place {place}, \
-         found {:?}",
+        "arm {arm} answered prompt {prompt} otherwise than the first arm that did: expected token {:?} at place \
+         {place}, found {:?}",
         expected.get(place),
         found.get(place)
     ))

@@ -46,8 +46,8 @@ pub(crate) enum CacheError {
     NoFolder,
     /// No space left for a file of the cache.
     #[error(
-        "no room is left: {path} could not be written, as the disk, a quota or a limit of the shell is full; make room, choose \
-         another place with --cache-dir DIR, or give a model file with -m PATH.gguf"
+        "no room is left: {path} could not be written, as the disk, a quota or a limit of the shell is full; make \
+         room, choose another place with --cache-dir DIR, or give a model file with -m PATH.gguf"
     )]
     DiskFull { path: PathBuf },
     /// The system refused an operation.

@@ -190,8 +190,8 @@ impl Chat<'_> {
             if from > 0 {
                 self.messages.drain(..from);
                 output::remark(format_args!(
-                    "the context of {context} tokens is full: the oldest turns were dropped, {} of them; /set drop off refuses \
-                     messages instead, --context N holds more",
+                    "the context of {context} tokens is full: the oldest turns were dropped, {} of them; /set drop \
+                     off refuses messages instead, --context N holds more",
                     from / 2
                 ));
             }

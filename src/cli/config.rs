@@ -71,7 +71,8 @@ fn added(file: &Path, given: &ArgMatches, environment: &Environment) -> Result<V
             let nearest = flags().filter_map(Arg::get_long).min_by_key(|flag| distance(name, flag));
             let nearest = nearest.expect("it has flags");
             return Err(refused(format!(
-                "{name:?} is no setting: expected the name of a flag of `yggc serve`, perhaps `{nearest}`; `yggc serve --help` lists them"
+                "{name:?} is no setting: expected the name of a flag of `yggc serve`, perhaps `{nearest}`; `yggc \
+                 serve --help` lists them"
             )));
         };
         let is_set = match name.as_str() {

@@ -122,7 +122,8 @@ impl Remembered {
             let found = sha256_of(file)?;
             if found != *expected {
                 return Ok(Compared::Differs(format!(
-                    "`{}` is damaged{}: expected the published SHA-256 {expected}, found {found}; remove it and fetch the model again",
+                    "`{}` is damaged{}: expected the published SHA-256 {expected}, found {found}; remove it and fetch \
+                     the model again",
                     file.display(),
                     record.map_or(String::new(), |record| record.differing(&digests)),
                 )));
@@ -133,8 +134,8 @@ impl Remembered {
             && self.published.is_empty()
         {
             return Ok(Compared::Differs(format!(
-                "`{}` has changed since it was first opened{}; if you did not change it, get it again; if you did, `yggc cache rm \
-                 contents` forgets its earlier state",
+                "`{}` has changed since it was first opened{}; if you did not change it, get it again; if you did, \
+                 `yggc cache rm contents` forgets its earlier state",
                 self.model.display(),
                 record.differing(&digests)
             )));

@@ -22,13 +22,15 @@ use crate::cli::{args::DistillArgs, cache::CachePlace, error::Failure, fetch, ou
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DistillError {
     #[error(
-        "`python3` was not found, and it is needed to train a drafter; install python3 ({}.{} or newer), then: {install}",
+        "`python3` was not found, and it is needed to train a drafter; install python3 ({}.{} or newer), then: \
+         {install}",
         DISTILL_PYTHON.0,
         DISTILL_PYTHON.1
     )]
     NoPython { install: String },
     #[error(
-        "`python3` is {found}, and training a drafter needs {}.{} or newer; put a newer one first in PATH, then: {install}",
+        "`python3` is {found}, and training a drafter needs {}.{} or newer; put a newer one first in PATH, then: \
+         {install}",
         DISTILL_PYTHON.0,
         DISTILL_PYTHON.1
     )]
@@ -84,7 +86,8 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     for folder in &args.corpus {
         if !corpus_of(folder).join("corpus.json").is_file() {
             return Err(Failure::Input(format!(
-                "`{}` holds no corpus, expected `work/corpus/corpus.json` in it; give --corpus a folder that --corpus-only has written",
+                "`{}` holds no corpus, expected `work/corpus/corpus.json` in it; give --corpus a folder that \
+                 --corpus-only has written",
                 folder.display()
             )));
         }

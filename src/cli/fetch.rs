@@ -116,8 +116,8 @@ pub(crate) enum Part {
 pub(crate) enum FetchError {
     /// Bad input: no model has this name.
     #[error(
-        "no known model is called `{name}`{}; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; `yggc models` lists \
-         what can be run",
+        "no known model is called `{name}`{}; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; \
+         `yggc models` lists what can be run",
         meant(name).map_or(String::new(), |meant| format!(", `{meant}` is meant perhaps")),
         known_names()
     )]

@@ -32,7 +32,8 @@ pub(crate) fn command(args: &ModelsArgs) -> Result<(), Failure> {
     }
     let parts = [families.text(), formats.text(), tiers.text(), names.text()];
     output::text(format_args!(
-        "{}A name, a path or hf:OWNER/REPO[/FILE.gguf] is what -m takes. docs/families.md says what each family computes.\n",
+        "{}A name, a path or hf:OWNER/REPO[/FILE.gguf] is what -m takes. docs/families.md says what each family \
+         computes.\n",
         parts.concat()
     ))
 }

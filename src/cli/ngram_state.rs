@@ -16,7 +16,8 @@ pub(crate) fn resume(engine: &mut Engine, file: &Path) -> Result<(), Failure> {
     settings::output_file_of(file, "--ngram-state FILE")?;
     if !engine.keeps_ngrams() {
         return Err(Failure::Input(
-            "--ngram-state keeps the n-grams of drafter `ngram`: expected it to draft, found another drafter; add --drafter ngram".to_owned(),
+            "--ngram-state keeps the n-grams of drafter `ngram`: expected it to draft, found another drafter; add \
+             --drafter ngram".to_owned(),
         ));
     }
     let in_file = |why: &dyn std::fmt::Display| {

@@ -136,8 +136,9 @@ pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Pla
     if let Some(path) = draft_model.take() {
         let path = path.display();
         remark(format_args!(
-            "going on without the drafter model `{path}`: the first use had no time to measure it; measure it with `yggc profile --drafter \
-             model --draft-model {path} -o FILE`, then plan with `yggc plan --profile FILE -o FILE.plan`"
+            "going on without the drafter model `{path}`: the first use had no time to measure it; measure it with \
+             `yggc profile --drafter model --draft-model {path} -o FILE`, then plan with `yggc plan --profile FILE -o \
+             FILE.plan`"
         ));
     }
 }
@@ -224,7 +225,8 @@ fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, P
     without(
         Prepared::Open(Box::new(model)),
         format!(
-            "no plan could be made on first use: {reason}; it is tried again an hour later, or when `{}` is removed; or give a plan with --plan",
+            "no plan could be made on first use: {reason}; it is tried again an hour later, or when `{}` is removed; \
+             or give a plan with --plan",
             place.failure_path().display()
         ),
     )

@@ -83,7 +83,8 @@ impl Refinement {
         if !has_room && !self.is_short {
             self.is_short = true;
             remark(format_args!(
-                "the plan is not refined while this service runs: expected {} MiB of free memory, found {}; stop the service and run `yggc plan refine`",
+                "the plan is not refined while this service runs: expected {} MiB of free memory, found {}; stop the \
+                 service and run `yggc plan refine`",
                 needed >> 20,
                 free >> 20
             ));

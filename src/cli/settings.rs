@@ -126,7 +126,8 @@ impl Machine {
     pub(crate) fn within_memory(self, bytes: Option<u64>, context: Option<usize>) -> Result<Self, Failure> {
         if bytes.is_some() && self.tier == Tier::Cuda {
             return Err(Failure::Usage(
-                "--memory is for --device cpu: no plan divides the memory of a GPU; choose with --resident how many bytes of weights stay on it"
+                "--memory is for --device cpu: no plan divides the memory of a GPU; choose with --resident how many \
+                 bytes of weights stay on it"
                     .to_owned(),
             ));
         }

@@ -62,7 +62,8 @@ pub enum GrammarError {
     },
     /// A thread to compile on that the system does not give.
     #[error(
-        "{what}: expected a thread with {stack_bytes} bytes of stack to compile on, found {fault}; raise the limits of the process"
+        "{what}: expected a thread with {stack_bytes} bytes of stack to compile on, found {fault}; raise the limits \
+         of the process"
     )]
     Thread {
         /// What kind of constraint.

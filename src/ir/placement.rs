@@ -44,8 +44,8 @@ pub struct Placed {
 /// A budget below what a model cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{found} bytes for weights in memory are too few: expected at least {least}, for embedding, head, norms and a buffer that holds two \
-     matrices; give it more, or take a smaller model"
+    "{found} bytes for weights in memory are too few: expected at least {least}, for embedding, head, norms and a \
+     buffer that holds two matrices; give it more, or take a smaller model"
 )]
 pub struct BudgetError {
     /// The budget.

@@ -13,7 +13,8 @@ pub struct HeadTokens(Arc<[u32]>);
 /// Token ids that no head can keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no head of these tokens: expected one or more ascending ids below {vocabulary}, the vocabulary's size, found {found}; profile and plan again for this model"
+    "no head of these tokens: expected one or more ascending ids below {vocabulary}, the vocabulary's size, found \
+     {found}; profile and plan again for this model"
 )]
 pub struct HeadTokensError {
     /// Tokens of the model.

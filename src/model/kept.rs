@@ -120,14 +120,15 @@ impl fmt::Display for PackedNote {
             Self::Later(why) => write!(f, "packed weights are not kept this time: {why}"),
             Self::TooLarge { needed, limit } => write!(
                 f,
-                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and is packed again next \
-                 time unless the limit is raised",
+                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and \
+                 is packed again next time unless the limit is raised",
                 limit / 1_000_000,
                 needed.div_ceil(1_000_000)
             ),
             Self::Damaged(path, how) => write!(
                 f,
-                "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check the disk",
+                "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check \
+                 the disk",
                 path.display()
             ),
             Self::Refused(path, why) => write!(
@@ -422,7 +423,8 @@ impl WeightSource for KeptWeights {
                     note.map_or("they were written and are gone".to_owned(), |note| note.to_string())
                 }),
                 Ok(PackedNote::TooLarge { needed, limit }) => Err(format!(
-                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise the limit",
+                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise \
+                     the limit",
                     needed.div_ceil(1_000_000),
                     self.place.folder.display(),
                     limit / 1_000_000

@@ -40,8 +40,8 @@ impl State {
             Ok(_) => Ok(()),
             Err(Self::LOST) => Err(lost()),
             Err(_) => Err(BusyError::new_err(
-                "the engine is answering: expected one request at a time; read the other generation to its end or `close` it, or open \
-                 another engine",
+                "the engine is answering: expected one request at a time; read the other generation to its end or \
+                 `close` it, or open another engine",
             )),
         }
     }

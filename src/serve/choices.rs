@@ -112,8 +112,8 @@ fn check_length(found: usize, limits: &Limits, context: usize, field: &'static s
     }
     // Clients look for OpenAI's words.
     let what = format!(
-        "this model's maximum context length is {context} tokens, of which a prompt may have {most}, but it has {found}; send \
-         a shorter one"
+        "this model's maximum context length is {context} tokens, of which a prompt may have {most}, but it has \
+         {found}; send a shorter one"
     );
     Err(Refused::field(field, what).with_code("context_length_exceeded"))
 }

@@ -157,8 +157,8 @@ impl Door {
                         // A closed stderr is no reason to end.
                         let _ = writeln!(
                             io::stderr(),
-                            "warning: a client cannot connect: {error}; others are sent away; raise the limit (`ulimit -n`), or \
-                             lower --connections"
+                            "warning: a client cannot connect: {error}; others are sent away; raise the limit \
+                             (`ulimit -n`), or lower --connections"
                         );
                     }
                     // Whoever leaves gives back an open file.

@@ -159,7 +159,8 @@ pub(super) fn token_ids(prompt: &Prompt, loaded: &Loaded) -> Result<Vec<u32>, Re
         let name = if let Prompt::Chat(conversation) = prompt { call_with_text(conversation) } else { None };
         match name {
             Some(name) => refused.with_remark(&format!(
-                "the arguments of the call of {name:?} in `messages` are no JSON object, which the model's chat template may need: send one"
+                "the arguments of the call of {name:?} in `messages` are no JSON object, which the model's chat \
+                 template may need: send one"
             )),
             None => refused,
         }

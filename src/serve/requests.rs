@@ -436,10 +436,11 @@ mod tests {
 
     fn any_field() -> impl Strategy<Value = String> {
         let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
-                      top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
-                      stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice function name \
-                      arguments parameters tool_calls tool_call_id response_format schema echo suffix prefix \
-                      include_steps continue_final_message return_tokens_as_token_ids refusal reasoning_content 7";
+                      top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n \
+                      best_of stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice \
+                      function name arguments parameters tool_calls tool_call_id response_format schema echo suffix \
+                      prefix include_steps continue_final_message return_tokens_as_token_ids refusal \
+                      reasoning_content 7";
         prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

@@ -117,7 +117,8 @@ fn call(call: &Json) -> String {
 fn tell(tools: &[Json], messages: &mut Vec<Message>) {
     let list: Vec<String> = tools.iter().map(Json::to_string).collect();
     let told = format!(
-        "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as JSON:\n\
+        "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as \
+         JSON:\n\
          <tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{}}}}\n</tool_call>",
         list.join("\n")
     );

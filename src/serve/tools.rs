@@ -157,7 +157,8 @@ impl CallFormat {
         let source = template.map(|template| template.source()).unwrap_or_default();
         let unknown = |found: &str| {
             let what = format!(
-                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3 or Mistral, found {found}; leave tools out"
+                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3 or Mistral, found \
+                 {found}; leave tools out"
             );
             Err(Refused::field("tools", what))
         };

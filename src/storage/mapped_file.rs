@@ -48,8 +48,9 @@ pub enum StorageError {
     },
     /// Somebody wrote into the file.
     #[error(
-        "`{}` was changed while it was read: expected the {expected} bytes that were there at first, found {found} bytes \
-         written since; start again when its writer is done, and replace such files by renaming another over them",
+        "`{}` was changed while it was read: expected the {expected} bytes that were there at first, found {found} \
+         bytes written since; start again when its writer is done, and replace such files by renaming another over \
+         them",
         path.display()
     )]
     Changed {

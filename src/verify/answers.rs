@@ -183,8 +183,8 @@ fn compare_all(
     }
     let Tally { answers, tokens, drafted, accepted } = tally;
     let mut said = format!(
-        "{answers} answers of {tokens} tokens by {}, {drafted} drafted tokens verified and {accepted} accepted: every token is plain \
-         decoding's",
+        "{answers} answers of {tokens} tokens by {}, {drafted} drafted tokens verified and {accepted} accepted: every \
+         token is plain decoding's",
         names.join(", ")
     );
     for reason in left_out {

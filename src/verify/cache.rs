@@ -48,8 +48,8 @@ pub(super) fn any_history_leaves_the_sequence(
         tell(done, cases);
     }
     Ok(format!(
-        "{done} histories of {actions} appends, trees, commits, discards and poisonings: the logits after each have the bits of a \
-         fresh prefill"
+        "{done} histories of {actions} appends, trees, commits, discards and poisonings: the logits after each have \
+         the bits of a fresh prefill"
     ))
 }
 
@@ -150,7 +150,8 @@ impl History {
         let expected = bits(fresh.prefill(&self.tokens)?);
         let Some(token) = expected.iter().zip(&found).position(|(e, f)| e != f) else { return Ok(()) };
         Err(Halt::Broken(format!(
-            "{what}, {} tokens committed: expected the logit {:e} of token {token}, as a fresh prefill has it, found {:e}",
+            "{what}, {} tokens committed: expected the logit {:e} of token {token}, as a fresh prefill has it, found \
+             {:e}",
             self.tokens.len(),
             f32::from_bits(expected[token]),
             f32::from_bits(found[token])

@@ -194,8 +194,8 @@ impl Compared {
         };
         let (rows, off) = (self.found.len(), off / spread);
         let said = format!(
-            "{rows} rows of the model by {tier} kernels: logits are {which} {off:.1e} of their spread from the scalar reference's, \
-             {allowed:.1e} is allowed"
+            "{rows} rows of the model by {tier} kernels: logits are {which} {off:.1e} of their spread from the scalar \
+             reference's, {allowed:.1e} is allowed"
         );
         if off <= allowed { Ok(said) } else { Err(Halt::Broken(said)) }
     }

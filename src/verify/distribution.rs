@@ -60,8 +60,8 @@ pub(super) fn draws_follow_the_distribution(
             };
             if case.expect_fair(&favour, &what).is_ok() {
                 return Err(Halt::Broken(format!(
-                    "{what}: expected the test to refuse a sampler that takes token {rarest} {BIAS_PERCENT} times in a hundred \
-                     whatever is drawn, but it did not"
+                    "{what}: expected the test to refuse a sampler that takes token {rarest} {BIAS_PERCENT} times in \
+                     a hundred whatever is drawn, but it did not"
                 )));
             }
         }
@@ -71,8 +71,8 @@ pub(super) fn draws_follow_the_distribution(
         return Err(Halt::NotChecked("no prompt was given".to_owned()));
     }
     Ok(format!(
-        "{draws} draws in {tests} tests of rows of the model, by temperature, top-k, top-p and min-p: frequencies as the distribution \
-         says; a sampler biased by {BIAS_PERCENT} % was caught in every test"
+        "{draws} draws in {tests} tests of rows of the model, by temperature, top-k, top-p and min-p: frequencies as \
+         the distribution says; a sampler biased by {BIAS_PERCENT} % was caught in every test"
     ))
 }
 
@@ -178,8 +178,8 @@ impl Case {
             if round == 1 {
                 let found: Vec<f64> = counts.iter().map(|count| *count as f64 / draws as f64).collect();
                 return Err(Halt::Broken(format!(
-                    "{what}: expected tokens with probabilities {:.4?}, found frequencies {found:.4?} of {draws} draws, farther off \
-                     than any of {SAMPLES} samples",
+                    "{what}: expected tokens with probabilities {:.4?}, found frequencies {found:.4?} of {draws} \
+                     draws, farther off than any of {SAMPLES} samples",
                     self.expected
                 )));
             }

@@ -70,8 +70,8 @@ pub(super) fn rows_do_not_depend_on_company(
     }
     let widths = widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     Ok(format!(
-        "{rows_compared} rows of {done} random trees at widths {widths} on 1 and {most_threads} threads: every logit has the bits of \
-         that row decoded alone, and the best tokens are those of the logits"
+        "{rows_compared} rows of {done} random trees at widths {widths} on 1 and {most_threads} threads: every logit \
+         has the bits of that row decoded alone, and the best tokens are those of the logits"
     ))
 }
 

@@ -88,7 +88,8 @@ pub(super) fn the_lowest_token_wins(
         tell(round + 1, rounds);
     }
     Ok(format!(
-        "{rows} rows in which {} tokens tie for every place: kernels, drafters and greedy sampling take the lowest id first",
+        "{rows} rows in which {} tokens tie for every place: kernels, drafters and greedy sampling take the lowest id \
+         first",
         VOCABULARY / DISTINCT
     ))
 }

@@ -109,7 +109,8 @@ impl Device {
         let arch = 10 * major + minor;
         if arch < OLDEST_ARCH {
             return Err(refused(format!(
-                "{name} is of compute capability {major}.{minor}: expected at least {}.{}, which has bf16 products; use the processor",
+                "{name} is of compute capability {major}.{minor}: expected at least {}.{}, which has bf16 products; \
+                 use the processor",
                 OLDEST_ARCH / 10,
                 OLDEST_ARCH % 10
             )));
@@ -228,7 +229,8 @@ fn driver() -> Result<i32, BackendError> {
     // SAFETY: loads a system library, as every use of CUDA does.
     if !unsafe { sys::is_culib_present() } {
         return Err(refused(
-            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
+            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put \
+             the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
                 .to_owned(),
         ));
     }
@@ -240,14 +242,16 @@ fn driver() -> Result<i32, BackendError> {
     })?;
     if check("count devices", result::device::get_count())? == 0 {
         return Err(refused(
-            "the NVIDIA driver sees no GPU: expected one. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the processor"
+            "the NVIDIA driver sees no GPU: expected one. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the \
+             processor"
                 .to_owned(),
         ));
     }
     let version = driver_version()?;
     if version < OLDEST_DRIVER {
         return Err(refused(format!(
-            "the NVIDIA driver is too old: it offers CUDA {}, expected at least {}; install a newer driver, or use the processor",
+            "the NVIDIA driver is too old: it offers CUDA {}, expected at least {}; install a newer driver, or use \
+             the processor",
             version_text(version),
             version_text(OLDEST_DRIVER)
         )));
@@ -279,7 +283,9 @@ fn compile(arch: i32, layouts: u32) -> Result<Vec<u8>, BackendError> {
     // SAFETY: loads a system library, as every use of NVRTC does.
     if !unsafe { nvrtc::is_culib_present() } {
         return Err(refused(
-            "this yggc was built without compiled CUDA kernels, and no NVRTC was found to compile them now (libnvrtc.so): build with CUDA_HOME pointing at a CUDA 13 toolkit, or put the folder of libnvrtc.so into LD_LIBRARY_PATH"
+            "this yggc was built without compiled CUDA kernels, and no NVRTC was found to compile them now \
+             (libnvrtc.so): build with CUDA_HOME pointing at a CUDA 13 toolkit, or put the folder of libnvrtc.so into \
+             LD_LIBRARY_PATH"
                 .to_owned(),
         ));
     }

@@ -52,8 +52,9 @@ struct Bar {
 pub(super) fn step(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     let (sub_plan, predicted) = (plan.chosen(), &plan.chosen().predicted);
     page.paragraph(format_args!(
-        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). Stages are drawn one after the other, each with the time \
-         that it adds to those with which it overlaps; where a step chooses its rows, the times are means over the steps replayed.",
+        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). Stages are drawn one after the other, each \
+         with the time that it adds to those with which it overlaps; where a step chooses its rows, the times are \
+         means over the steps replayed.",
         sub_plan.name, predicted.step_us, predicted.aal
     ));
     let svg = draw(&bars(plan))?;

@@ -226,7 +226,8 @@ impl<'a> Reader<'a> {
             for (before, other) in options[..number].iter().enumerate() {
                 if !self.are_apart(option, other, 0)? {
                     return Err(format!(
-                        "`oneOf`: alternatives {before} and {number} may hold at once; use `anyOf`, or tell them apart by a `const`"
+                        "`oneOf`: alternatives {before} and {number} may hold at once; use `anyOf`, or tell them \
+                         apart by a `const`"
                     ));
                 }
             }

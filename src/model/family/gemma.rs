@@ -16,7 +16,8 @@ use ygg_kernels::{Nonlinearity, RopePairing};
 pub(super) static GEMMA2: Family = Family {
     name: "gemma2",
     models: "Gemma 2",
-    beside_llama: "GELU, scaled embeddings, norms before and after sub-layers, bounds of scores and logits, a window in every other layer",
+    beside_llama: "GELU, scaled embeddings, norms before and after sub-layers, bounds of scores and logits, a window \
+        in every other layer",
     tried: &[],
     classes: &[("gemma2", "Gemma2ForCausalLM")],
     pairing: |_| RopePairing::Halves,
@@ -29,7 +30,8 @@ pub(super) static GEMMA2: Family = Family {
 pub(super) static GEMMA3: Family = Family {
     name: "gemma3",
     models: "Gemma 3, models of text",
-    beside_llama: "as `gemma2` without bounds; every head is normalised; five of six layers have a window and a rotation of their own",
+    beside_llama: "as `gemma2` without bounds; every head is normalised; five of six layers have a window and a \
+        rotation of their own",
     tried: &[],
     classes: &[("gemma3_text", "Gemma3ForCausalLM")],
     pairing: |_| RopePairing::Halves,

@@ -91,13 +91,15 @@ fn calls_of_every_family_are_read_however_they_are_cut() {
         (CallFormat::Hermes, "Just text, a < b.", "Just text, a < b.", vec![]),
         (
             CallFormat::Hermes,
-            "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a}\\\"{\", \"n\": [1, {}]}}\n</tool_call>",
+            "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a}\\\"{\", \"n\": [1, \
+             {}]}}\n</tool_call>",
             "I look.",
             vec![call("find", "{\"q\": \"a}\\\"{\", \"n\": [1, {}]}")],
         ),
         (
             CallFormat::Hermes,
-            "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1 } , \"name\": \"b\"}\n</tool_call>\n",
+            "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1 \
+             } , \"name\": \"b\"}\n</tool_call>\n",
             "",
             vec![call("a", "{}"), call("b", "{\"x\": 1 }")],
         ),
