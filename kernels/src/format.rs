@@ -358,7 +358,10 @@ pub enum MatrixError {
         columns: usize,
     },
     /// A row would end inside a block.
-    #[error("{columns} columns are not a whole number of {format} blocks of {}; store this tensor in another format", format.block_len())]
+    #[error(
+        "{columns} columns are not a whole number of {format} blocks of {}; store this tensor in another format",
+        format.block_len()
+    )]
     PartialBlock {
         /// Format of the file.
         format: WeightFormat,

@@ -249,7 +249,9 @@ pub(crate) struct CorpusBuildArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 128)]
     pub(crate) snippet: usize,
     /// Most snippets to keep
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 100_000)]
+    #[arg(
+        long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 100_000
+    )]
     pub(crate) keep: usize,
     /// Most tokens to keep
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
@@ -268,7 +270,9 @@ pub(crate) struct DistillArgs {
     #[arg(long, value_name = "K", value_enum, default_value_t = DistilledKind::Hidden)]
     pub(crate) kind: DistilledKind,
     /// Tokens of the corpus that the model writes
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000)]
+    #[arg(
+        long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000
+    )]
     pub(crate) tokens: usize,
     /// Write the corpus and train nothing: a part of a larger one, if its --seed is no other part's
     #[arg(long, conflicts_with_all = ["corpus", "kind", "seen"])]
@@ -540,7 +544,9 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SkipArgs {
     /// What drafter swift optimises when it chooses the layers to leave out
-    #[arg(long, value_name = "O", value_enum, default_value_t = SkipObjectiveName::Matchness, help_heading = "Drafting")]
+    #[arg(
+        long, value_name = "O", value_enum, default_value_t = SkipObjectiveName::Matchness, help_heading = "Drafting"
+    )]
     pub(crate) skip_objective: SkipObjectiveName,
     /// Shape of the drafts of drafter swift
     #[arg(long, value_name = "G", value_enum, default_value_t = DraftGrowthName::Equal, help_heading = "Drafting")]

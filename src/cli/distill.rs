@@ -35,7 +35,9 @@ pub(crate) enum DistillError {
         DISTILL_PYTHON.1
     )]
     OldPython { found: String, install: String },
-    #[error("`python3` has no {}, which training a drafter needs; get what is missing with: {install}", missing.join(", "))]
+    #[error(
+        "`python3` has no {}, which training a drafter needs; get what is missing with: {install}", missing.join(", ")
+    )]
     NoPackages { missing: Vec<String>, install: String },
     #[error("`python3` did not say what it has: it said \"{said}\"; try `python3 --version`")]
     StrangePython { said: String },

@@ -101,7 +101,8 @@ proptest! {
             // What must not be read.
             sequence.memory = noise.values(SLOTS * channels);
             let mut found = Vec::new();
-            for (rows, slots) in [(0..committed, &in_place[..committed]), (committed..len, &scattered[..len - committed])] {
+            let parts = [(0..committed, &in_place[..committed]), (committed..len, &scattered[..len - committed])];
+            for (rows, slots) in parts {
                 if rows.is_empty() {
                     continue;
                 }

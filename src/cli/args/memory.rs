@@ -15,6 +15,9 @@ pub(crate) struct ContextArgs {
 pub(crate) struct MemoryArgs {
     /// Most bytes of weights, substitute, cache and buffers together, as in 500M or 4G: what does not fit is read from
     /// disk for every forward, and the plan divides the memory. Changes no answer [default: all weights in memory]
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["resident", "plan"], help_heading = "Machine")]
+    #[arg(
+        long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["resident", "plan"],
+        help_heading = "Machine"
+    )]
     pub(crate) memory: Option<u64>,
 }

@@ -95,7 +95,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 256)]
     pub(crate) connections: usize,
     /// Most bytes of a request's body
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1 << 20)]
+    #[arg(
+        long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1 << 20
+    )]
     pub(crate) max_body: usize,
     /// Most tokens of a prompt [default: what the context holds]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
