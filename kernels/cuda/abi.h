@@ -21,30 +21,32 @@ typedef int i32;
 enum {
     // Threads of a warp; kernels assume it.
     YGG_WARP = 32,
-    // Inputs of a linear that lie together in packed weights and in fragments.
+    // Inputs of a linear that lie together in packed weights and in fragments: those of four multiplications (m16n8k16).
     YGG_TILE_K = 64,
-    // Outputs of a linear that lie together.
+    // Outputs of a linear that lie together: rows of the left operand of a multiplication.
     YGG_TILE_N = 16,
-    // Token rows of one multiplication of tensor cores.
+    // Token rows of one multiplication of tensor cores: columns of its right operand.
     YGG_TILE_W = 8,
-    // Most token rows of a forward.
+    // Most token rows of a forward: the widest that products have kernels for.
     YGG_MOST_WIDTH = 64,
-    // Parts of the inputs of a linear, which are summed apart and joined in order: whatever the width.
+    // Parts of the inputs of a linear, which are summed apart and joined in order: whatever the width, so that
+    // bits do not depend on it.
     YGG_SPLIT_K = 8,
-    // Threads of a block of a linear.
+    // Threads of a block of a linear: a warp for each part of the inputs.
     YGG_LINEAR_THREADS = 256,
-    // Of a linear of more than YGG_TILE_W token rows: tiles of outputs of a block, and tiles of inputs that shared memory has room for.
+    // Of a wide linear: tiles of outputs of a block, whose activations are read once for all, and steps of activations in
+    // shared memory: one is multiplied while two are copied.
     YGG_WIDE_TILES = 8,
     YGG_WIDE_STAGES = 3,
     // Threads of a block of other kernels over rows.
     YGG_ROW_THREADS = 256,
-    // Places of a row's logical sequence that are attended to together: whatever the width.
+    // Places of a row's logical sequence that are attended to together, whatever the width: a lane of a warp weighs two.
     YGG_PARTITION = 64,
-    // Query vectors of a block of attention.
+    // Query vectors of a block of attention: rows of the left operand of a multiplication.
     YGG_QUERY_TILE = 16,
     // Numbers of a query vector in a block that weighs several rows' own places at once: scores of its slots, and a byte for each ancestor of a row.
     YGG_SCORES_APART = 144,
-    // Threads of a block of attention.
+    // Threads of a block of attention: its four warps multiply 16 keys each.
     YGG_ATTENTION_THREADS = 128,
     // Logits that are summed together, as `ygg_kernels::candidates` says.
     YGG_RANGE = 256,

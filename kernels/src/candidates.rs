@@ -19,7 +19,8 @@ mod ln;
 pub use exp::exp_nonpositive;
 pub use ln::ln_positive;
 
-/// Ids that are summed together: 16 tiles of a linear.
+/// Ids that are summed together: 16 tiles of a linear. A range of logits takes 1 KiB a row, so the head's are folded
+/// before they leave the near caches.
 pub const RANGE: usize = 256;
 
 /// Lanes of a range's sum.

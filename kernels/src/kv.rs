@@ -90,7 +90,7 @@ impl KvLayer<'_> {
     pub const NO_SLOT: u32 = u32::MAX;
     /// Largest head dimension: kernels turn a head in a buffer of this size.
     pub const MAX_HEAD_DIM: usize = 512;
-    /// Slots whose keys lie together; elements from one element of a key to the next.
+    /// Slots whose keys lie together, a vector of scores; elements from one element of a key to the next.
     pub const KEY_BLOCK: usize = 16;
 
     /// Bytes of the keys, and of the values.

@@ -21,7 +21,8 @@ use super::{
 use crate::{Activations, Tier, WeightFormat, format::Coding};
 use std::ops::Range;
 
-/// Rows in a full group of a dense format.
+/// Rows in a full group of a dense format. Each keeps two chains of sums, which together take half of AVX-512's
+/// registers; AVX2 takes a group in parts.
 pub(super) const GROUP: usize = 8;
 
 /// Bytes of a row of a block of `F32Sums`, and the place of its sums.

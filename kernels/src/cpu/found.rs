@@ -7,7 +7,8 @@
 use super::activations::{floats, floats_mut};
 use crate::candidates::ranges;
 
-/// Bytes from which a thread's part starts, so that no two share a line of a cache.
+/// Bytes from which a thread's part starts, so that no two share a line of a cache, or the pair of
+/// lines that a processor brings together.
 const ALIGNMENT: usize = 128;
 
 /// How what is found of some rows lies in memory.

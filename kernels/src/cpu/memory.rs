@@ -11,8 +11,9 @@ use std::{
     sync::Arc,
 };
 
+/// A huge page of x86-64. Fewer pages mean fewer TLB misses while weights are read.
 const HUGE_PAGE: usize = 2 << 20;
-/// Packed matrices begin at multiples of this.
+/// Packed matrices begin at multiples of this: a line of a cache, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
 /// Memory of at least `bytes` bytes, not initialised, aligned to 64, in huge pages where the system grants them; `None`

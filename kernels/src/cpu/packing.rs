@@ -17,9 +17,9 @@ use std::fmt;
 pub(super) use codes::{CodeLayout, PART};
 pub use tiles::{Packing, Piece, Target};
 
-/// Outputs in a tile.
+/// Outputs in a tile: an AVX-512 vector of results, or the columns of an AMX tile.
 pub const TILE: usize = 16;
-/// Inputs in a dense block.
+/// Inputs in a dense block: in bf16 a row of an AMX tile, and the inputs that share a scale in formats of blocks of 32.
 pub(super) const BLOCK: usize = 32;
 
 /// Names the layouts of this version: others' bytes mean something else. A hash of the sources that write them, so that

@@ -14,8 +14,9 @@ use std::{fmt, ops::Range, str::FromStr, sync::OnceLock};
 const NEAR_TILES: usize = 8;
 
 /// Distances worth trying over dense weights, bytes. At 0 a dense block asks for its own lines together, before it
-/// reads the first.
-const DISTANCES: [usize; 3] = [0, 2048, 4096];
+/// reads the first. A processor's own fetching stops at the end of a page, so the longest is one page.
+const DISTANCES: [usize; 3] = [0, 2048, LONG_DISTANCE];
+/// A page.
 const LONG_DISTANCE: usize = 4096;
 
 /// Ways of reading codes that are worth trying.
@@ -27,7 +28,7 @@ const READINGS: [(usize, Ahead); 5] = [
     (2, Ahead::Bytes(2048)),
 ];
 
-/// Longest distance that is understood.
+/// Longest distance that is understood. Plan files name distances; any bound above those of [`READINGS`] works.
 const MOST_AHEAD: usize = 1 << 20;
 
 /// Which bytes a linear asks for while it uses others.

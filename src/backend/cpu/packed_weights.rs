@@ -363,7 +363,7 @@ fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> 
     packings.into_iter().map(place).collect()
 }
 
-/// Bytes of packed weights that a thread takes at a time.
+/// Bytes of packed weights that a thread takes at a time: few enough that all threads end at about the same time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// One allocation for matrices of these bytes, in the order of use, one after the other.

@@ -12,9 +12,10 @@ pub(super) fn is_wide(layout: Layout, is_gated: bool, row_tiles: usize) -> bool 
     row_tiles > if is_gated && is_large { 1 } else { 2 }
 }
 
-/// From so many blocks on each multiplies all inputs of its outputs: less is written and nothing is joined.
+/// From so many blocks on each multiplies all inputs of its outputs: less is written and nothing is joined. Fewer
+/// blocks take the inputs in [`PAIRS`] pieces instead, so that there is work for four times as many.
 const WHOLE_BLOCKS: usize = 240;
-/// Pairs of parts of the inputs.
+/// Pairs of parts of the inputs: a block of a wide product works on two parts at a time.
 const PAIRS: usize = YGG_SPLIT_K as usize / 2;
 
 /// A product that [`is_wide`]: `tiles` tiles of outputs, or of those of a gate and as many of its up matrix.

@@ -22,7 +22,7 @@ use super::{
 };
 pub(super) use ygg_kernels::cuda::packing::ALIGNMENT;
 
-/// Words of each of the two buffers that uploads pass through.
+/// Words of each of the two buffers that uploads pass through: one is filled while the other is copied.
 const STAGING_WORDS: usize = 4 << 20;
 
 /// Weights that are uploaded as one block.

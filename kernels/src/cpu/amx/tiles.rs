@@ -1,6 +1,6 @@
 //! The operations on tile registers that kernels use.
 
-/// Rows of a full tile.
+/// Rows of a full tile of palette 1; `detection` compares it and the following with what CPUID (leaf 1DH) reports.
 pub(in crate::cpu) const ROWS: usize = 16;
 /// Bytes of a row, of every tile.
 pub(in crate::cpu) const ROW_BYTES: usize = 64;

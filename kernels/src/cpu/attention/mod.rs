@@ -31,10 +31,11 @@ use team::{Team, Unit};
 /// Positions that are weighed together.
 const PARTITION: usize = Attention::PARTITION;
 
-/// Units that any tier works on together.
+/// Units that any tier works on together: the largest [`Lanes::UNITS`].
 pub(super) const MOST_UNITS: usize = 6;
 
-/// Units that meet a partition of keys and values while it is in a near cache.
+/// Units that meet a partition of keys and values while it is in a near cache: full batches of every tier's
+/// [`Lanes::UNITS`].
 pub(super) const TEAM: usize = 48;
 
 /// Slots whose keys lie together.

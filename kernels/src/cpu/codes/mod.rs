@@ -37,7 +37,8 @@ use super::packing::{CodeLayout, TILE};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
-/// Rows in a full group.
+/// Rows in a full group. Their sums over a tile take 4 KiB, and so do the integers in progress: both stay in the first
+/// cache.
 pub(super) const MANY: usize = 64;
 
 /// Results of one stored tile: `[row][output]`.
@@ -56,7 +57,7 @@ impl Ints {
     const ZERO: Self = Self([[0; TILE]; MANY]);
 }
 
-/// Tiles that a kernel takes at once.
+/// Tiles that a kernel takes at once: as many as it reads as streams of memory.
 pub(super) const TOGETHER: usize = 2;
 
 /// Operands of a kernel: tiles of weights, and a prepared group of rows.

@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Entries that are looked at together when a row's list is already full of better ones.
+/// Entries that are looked at together when a row's list is already full of better ones: a vector of comparisons.
 const CHUNK: usize = 16;
 
 /// Lanes of the search for a largest logit, joined by halves.

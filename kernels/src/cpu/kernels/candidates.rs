@@ -13,7 +13,8 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Ranges whose weights are made together when a row is merged.
+/// Ranges whose weights are made together when a row is merged, so that the loop over them vectorises. Any number
+/// works: the sum is in order of ranges.
 const TOGETHER: usize = 64;
 
 /// Scratch for [`Kernels::head_candidates`] of `width` rows, bytes: the logits of one range.

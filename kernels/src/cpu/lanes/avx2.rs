@@ -67,6 +67,8 @@ impl LaneOps for Avx2 {
 }
 
 impl Lanes for Avx2 {
+    // A sum takes two of sixteen registers. Six units have twelve, and three are left for a pair of operands and a
+    // factor.
     const SUMS: usize = 5;
     const UNITS: usize = 6;
 

@@ -25,7 +25,8 @@ pub(super) use avx512::first_of_sixteen;
 pub(super) use exp::{exp, nonlinear, softcap};
 pub(super) use single::Single;
 
-/// Lanes of a vector.
+/// Lanes of a vector: those of an AVX-512 register. Narrower tiers have several registers for one, so that lanes, and
+/// with them the order of sums, are the same on every tier.
 pub(super) const LANES: usize = 16;
 
 /// Operations lane by lane, over a vector of any length.

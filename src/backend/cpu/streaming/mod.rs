@@ -31,10 +31,10 @@ use crate::ir::{PAGE, PackedFile, Staging};
 use super::{BackendError, barrier::relax};
 use readers::{Chunk, chunks};
 
-/// Threads that read: as many requests are under way.
+/// Threads that read. Each has one request under way, and a disk needs several at a time to reach its bandwidth.
 const READERS: usize = 4;
 
-/// Turns of the spin loop before a worker that waits for a matrix sleeps.
+/// Turns of the spin loop before a worker that waits for a matrix sleeps, and leaves its processor to the readers.
 const SPINS_BEFORE_SLEEP: u32 = 2_000;
 
 /// How long it sleeps: little compared with a matrix's reading.

@@ -13,7 +13,8 @@ use crate::ir::{PAGE, Staging};
 
 use super::{BackendError, FAILED, Shared, Unit, UnitId};
 
-/// Bytes of one read.
+/// Bytes of one read: many pages, so that a request's own time is small, and a part of a matrix, so that all readers
+/// work on the one that is needed next.
 const CHUNK: u64 = 1 << 20;
 
 /// A part of a matrix that one read brings.
