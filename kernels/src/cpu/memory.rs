@@ -19,6 +19,7 @@ pub const ALIGNMENT: usize = 64;
 /// Memory of at least `bytes` bytes, not initialised, aligned to 64, in huge pages where the system grants them; `None`
 /// if it refuses. To be freed with the layout returned.
 pub fn allocate(bytes: usize) -> Option<(NonNull<u8>, Layout)> {
+    // The system makes a huge page only of an aligned part.
     let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
     let layout = Layout::from_size_align(bytes.max(ALIGNMENT), align).ok()?;
     // SAFETY: the layout has a positive size.

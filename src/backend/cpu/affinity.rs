@@ -85,6 +85,7 @@ mod linux {
 
     impl Drop for Places {
         fn drop(&mut self) {
+            // Binding acts on the calling thread, so only the one that was kept off can be let back.
             if std::thread::current().id() != self.caller {
                 return;
             }

@@ -21,6 +21,7 @@ pub(crate) fn relax(turns: &mut u32) {
     }
 }
 
+/// Processors bring lines in pairs: a write to one `Line` takes no other from a thread that spins on it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -52,6 +53,7 @@ impl Barrier {
         }
         let generation = self.generation.0.load(Ordering::Relaxed);
         if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == threads {
+            // Nobody arrives again before the generation is opened, which orders this store.
             self.arrived.0.store(0, Ordering::Relaxed);
             self.generation.0.store(generation.wrapping_add(1), Ordering::Release);
             return;

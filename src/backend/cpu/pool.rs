@@ -45,6 +45,7 @@ struct Job {
     call: unsafe fn(*const (), Worker<'_>),
 }
 
+/// Processors bring lines in pairs: a write to one `Line` takes no other from a thread that spins on it.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -176,6 +177,7 @@ impl Pool {
             unsafe {
                 *shared.job.get() = Some(Job { data: std::ptr::from_ref(job).cast(), call: call::<F> })
             };
+            // Raised before the look at who has parked; a worker does both in the other order, so one sees the other.
             shared.epoch.0.fetch_add(1, Ordering::SeqCst);
             for (parked, thread) in shared.parked.iter().zip(&self.threads) {
                 if parked.0.swap(false, Ordering::SeqCst) {

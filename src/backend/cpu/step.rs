@@ -233,6 +233,7 @@ impl CpuStep {
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
+                    // Each worker prepares all rows for itself, which needs no barrier.
                     let (norm, x) = (fused.map(norm), forward.read(x));
                     let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
                     kernels.linear(matrix, &x, tiles.clone(), *epilogue, forward.write(out));

@@ -71,6 +71,7 @@ impl<E: Element, const U: usize> Work for Weigh<E, U> {
         let mut c = 0;
         // SAFETY: `weigh` checked that all values, weights and totals are there.
         unsafe {
+            // As many vectors at a time as registers have room for sums: they share the broadcast of a weight.
             macro_rules! together {
                 ($($n:literal)*) => {
                     $(while S::SUMS / U >= $n && c + $n <= whole {

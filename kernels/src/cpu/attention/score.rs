@@ -80,6 +80,7 @@ impl<E: Element, const U: usize> Work for Score<E, U> {
         let mut b = 0;
         // SAFETY: `score` checked that all blocks, queries and scores are there.
         unsafe {
+            // As many blocks at a time as registers have room for sums: they share the broadcast of a query's element.
             macro_rules! together {
                 ($($n:literal)*) => {
                     $(while S::SUMS / U >= $n && b + $n <= self.of.count {

@@ -262,6 +262,7 @@ impl Forward<'_> {
 
 impl Drop for Forward<'_> {
     fn drop(&mut self) {
+        // After a panic other workers may still read: the next forward releases what this one leaves.
         if !thread::panicking() {
             self.streamer.release_until(self.forwards, self.streamer.count());
         }
