@@ -1,4 +1,4 @@
-//! The search beside slow and obvious judges, on made-up models that reproduce what a formula says.
+//! The search compared with slow and obvious judges, on made-up models that reproduce what a formula says.
 
 use super::{
     state_file::{decode, encode},
