@@ -54,7 +54,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the device verifies by itself: it walks through the tree behind the verifier's forward, and commits.
+    /// Whether the device verifies by itself: it walks through the tree after the verifier's forward, and commits.
     pub const fn walks_on_device(self) -> bool {
         match self {
             Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => true,

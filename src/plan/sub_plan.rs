@@ -41,7 +41,7 @@ pub struct SubPlan {
     pub acceptance: Acceptance,
     /// What its requests may lose before they stop drafting for a while.
     pub guard: GuardLimits,
-    /// What changes behind longer contexts than the plan's, ascending; before the first and without any nothing does.
+    /// What changes at longer contexts than the plan's, ascending; before the first and without any nothing does.
     pub longer_contexts: Vec<ContextRange>,
 }
 
@@ -83,7 +83,7 @@ pub struct Unseen {
     pub low: f64,
     /// and this.
     pub high: f64,
-    /// Recorded prompts behind it. One alone says nothing of others: the interval holds what is measured with noise.
+    /// Recorded prompts that it rests on. One alone says nothing of others: the interval holds what is measured with noise.
     pub prompts: u32,
 }
 
@@ -108,7 +108,7 @@ impl Unseen {
 /// Measured acceptance, as a plan keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Acceptance {
-    /// Steps behind the figures.
+    /// Steps that the figures rest on.
     pub steps: u64,
     /// Share of steps that accepted at least d drafted tokens, for d = 1, 2, ...
     pub by_depth: Vec<f64>,
