@@ -295,7 +295,7 @@ impl Planned<'_> {
             }
         };
         let name_of = |stage: &PlanStage| match stage {
-            // Forwards and growths are waited for with the verification behind them.
+            // Forwards and growths are waited for with the verification after them.
             PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) if sub_plan.schedule.prunes_on_device() => {
                 "verify"
             }
@@ -399,7 +399,7 @@ impl BandDrafting {
         StepShape { depth, verify_width, ..self.shape }
     }
 
-    /// Sets what the newest way of a decoder goes by beside drafter and shape.
+    /// Sets what the newest way of a decoder goes by in addition to drafter and shape.
     fn set(&self, mut decoder: Decoder) -> Result<Decoder, SpeculateError> {
         for (place, RangeDrafting { steps, depths, policy, background: _ }) in self.ranges.iter().enumerate()
         {
