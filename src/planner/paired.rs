@@ -8,7 +8,7 @@ use super::unseen::{PromptSpeed, influences, of_prompts, standard_error, us_per_
 /// The time per token of a drafter on all prompts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct OfAll {
-    /// Beside that on its own prompts.
+    /// Relative to that on its own prompts.
     pub(super) factor: f64,
     /// How far it may be off that on prompts that nobody recorded, relative to it: the half of an interval that holds it nine times in ten.
     pub(super) error: f64,

@@ -1,4 +1,4 @@
-//! Steps behind longer contexts than were recorded, against searches there.
+//! Steps at longer contexts than were recorded, against searches there.
 use ygg_profiler::{Cell, CellSamples};
 
 use super::{

@@ -102,7 +102,7 @@ fn of_shapes_that_prompts_do_not_tell_apart_the_simplest_is_taken() {
     assert!(best.predicted.speedup > 0.97 * fastest.speedup, "{best:?}");
 }
 
-/// What rows cost beside one row changed while the profile was measured: it may change again.
+/// What rows cost relative to one row changed while the profile was measured: it may change again.
 #[test]
 fn a_machine_that_changed_while_it_was_measured_is_trusted_less() {
     let steady = good_profile();

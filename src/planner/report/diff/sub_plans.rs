@@ -42,7 +42,7 @@ pub(super) fn changes(a: &[SubPlan], b: &[SubPlan]) -> Vec<DrafterDiff> {
     diffs
 }
 
-/// What differs beside the figures of a [`PricedShape`].
+/// What differs apart from the figures of a [`PricedShape`].
 fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
     let SubPlan {
         name: _,

@@ -1,4 +1,4 @@
-//! What a plan holds beside its reasons: where the time of the chosen step goes, the shapes priced, depth predictors, tunings, and what the
+//! What a plan holds in addition to its reasons: where the time of the chosen step goes, the shapes priced, depth predictors, tunings, and what the
 //! plan was made for and by.
 use std::fmt::{self, Write};
 
