@@ -1,7 +1,7 @@
 //! Dictionaries as bytes that a later process goes on from: a [sealed file](Seal), bound to the model.
 //!
 //! The payload: length and bytes of the model's digest, order, parts held (0 or 1), then of the forward and of the backward dictionary the
-//! number of n-grams, and of each its tokens behind their number; all numbers u32 little-endian.
+//! number of n-grams, and of each its tokens after their number; all numbers u32 little-endian.
 use super::Ngram;
 use crate::{
     plan::MOST_ORDER,
