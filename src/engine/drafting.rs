@@ -243,7 +243,7 @@ fn band(
         let drafts = *drafts || is_forced;
         let (depth, verify_width) = (*depth as usize, row_choice.widest() as usize);
         let steps = StepRange { from: *from as usize, drafts, depth, verify_width };
-        let off = (!drafts).then(|| format!("the plan expects no gain of drafting behind {from} tokens"));
+        let off = (!drafts).then(|| format!("the plan expects no gain of drafting after {from} tokens"));
         planned.range(steps, depth_choice, row_choice, (predicted, unseen), off)
     });
     Ok(BandDrafting {

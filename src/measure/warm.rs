@@ -49,7 +49,7 @@ impl WarmTime {
         let all = || std::iter::once(&0.0).chain(temperatures);
         if !(all().is_sorted_by(|a, b| a < b) && all().all(|t| t.is_finite())) {
             return Err(Error::input(format!(
-                "temperatures to record beside 0: expected finite numbers that ascend from above 0, found {temperatures:?}"
+                "temperatures to record in addition to 0: expected finite numbers that ascend from above 0, found {temperatures:?}"
             )));
         }
         let others = u32::try_from(temperatures.len()).expect("few temperatures");

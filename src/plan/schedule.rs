@@ -116,6 +116,6 @@ impl Schedule {
     /// Checks that the schedule is possible with a drafter.
     pub(super) fn validate(self, drafter: &DrafterKind) -> Result<(), PlanError> {
         let found = || format!("{self} for drafter {}", drafter.name());
-        ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)
+        ensure(self.suits(drafter), "schedule", "a schedule that this drafter supports, such as plain", found)
     }
 }

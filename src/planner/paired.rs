@@ -80,7 +80,7 @@ mod tests {
             of_all += off(factor).powi(2);
             inside += u32::from(off(factor).abs() <= error);
         }
-        assert!(of_all < 0.35 * of_few, "{of_all} beside {of_few}");
+        assert!(of_all < 0.35 * of_few, "{of_all} and {of_few}");
         assert!(f64::from(inside) > 0.87 * f64::from(runs), "{inside} of {runs} inside");
     }
 

@@ -161,7 +161,7 @@ mod tests {
         for (node, found) in all.iter().enumerate() {
             let has_none = node == 6 || node == 7;
             let expected = (!has_none).then(|| expected(&start, &tree, node));
-            assert_eq!(found, &expected, "behind node {node}");
+            assert_eq!(found, &expected, "after node {node}");
         }
         assert_eq!(after.tokens(), 0);
         let here = after.mask().unwrap();

@@ -173,7 +173,7 @@ fn a_request_goes_from_range_to_range_and_its_report_says_where_it_is() {
             assert_eq!(found.token_ids, expected.token_ids, "{name}, {tokens} tokens");
             assert_eq!(answer(&mut forced, tokens).token_ids, expected.token_ids, "{name}, {tokens} tokens");
             let off = found.report.spec_off_reason.as_deref().unwrap_or_default();
-            let is_off = off.contains("behind 80 tokens");
+            let is_off = off.contains("after 80 tokens");
             assert_eq!(is_off, tokens == 95, "{name}, {tokens} tokens: {off}");
             assert_eq!(
                 (found.report.drafter.as_str(), is_off),

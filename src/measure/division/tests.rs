@@ -34,7 +34,7 @@ fn the_substitute_of_the_most_bits_that_leaves_a_layer_comes_first() {
     assert_eq!(found(1050), (970, Some(4)));
     assert_eq!(found(1049), (870, Some(4)));
     assert_eq!(found(650), (170, Some(4)), "one layer");
-    assert_eq!(found(649), (270, Some(3)), "two layers beside fewer bits");
+    assert_eq!(found(649), (270, Some(3)), "two layers with fewer bits");
     assert_eq!(found(470), (170, Some(2)));
     // No room for a layer with a substitute.
     assert_eq!(found(469), (370, None));

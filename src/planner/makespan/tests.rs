@@ -166,7 +166,7 @@ proptest! {
                 (ends == ticked(&whole_us(&graph), &lane_of, &waits, order), *ends.iter().max().unwrap())
             };
             let orders = all_orders(&waits);
-            prop_assert!(orders.contains(&graph.order()), "stages are issued behind what they wait for");
+            prop_assert!(orders.contains(&graph.order()), "stages are issued after what they wait for");
             let lengths: Vec<_> = orders.iter().map(|order| length(order)).collect();
             prop_assert!(lengths.iter().all(|(agrees, _)| *agrees), "{:?} {:?}", stages, lanes);
             let shortest = lengths.iter().map(|(_, length)| *length).min().unwrap();

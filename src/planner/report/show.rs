@@ -110,7 +110,7 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
             "predicted",
             &[
                 format!(
-                    "{:.2}x on the recorded prompts, behind {} tokens in the mean",
+                    "{:.2}x on the recorded prompts, after {} tokens in the mean",
                     predicted.speedup, plan.context
                 ),
                 format!("{:.2} tokens in a step of {}", predicted.aal, ms(predicted.step_us)),

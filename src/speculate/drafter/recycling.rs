@@ -230,6 +230,6 @@ mod tests {
         let known = |token| drafter.successors(token).collect::<Vec<_>>();
         assert_eq!((known(3), known(7), known(8), known(9)), (vec![5, 6], vec![8], vec![7], vec![400]));
         assert_eq!((known(400), known(2)), (vec![], vec![]));
-        assert_eq!(filled(&mut drafter, 9, 2).len(), 2, "nothing is known behind token 400");
+        assert_eq!(filled(&mut drafter, 9, 2).len(), 2, "nothing is known after token 400");
     }
 }

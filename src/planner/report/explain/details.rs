@@ -110,7 +110,7 @@ fn write_longer_contexts(out: &mut String, chosen: &SubPlan) -> fmt::Result {
     }
     writeln!(
         out,
-        "\nbehind longer contexts (predicted, if drafts are accepted as often as behind the recorded ones)"
+        "\nat longer contexts (predicted, if drafts are accepted as often as at the recorded ones)"
     )?;
     let titles =
         ["from", "priced at", "Dd", "Wv", "tokens/step", "plain us", "us/token", "on other prompts", ""];

@@ -61,10 +61,7 @@ impl Ngram {
         };
         let (forward, backward) = (grams(&mut reader)?, grams(&mut reader)?);
         if !reader.0.is_empty() {
-            return Err(refused(
-                "nothing behind the n-grams".to_owned(),
-                format!("{} bytes", reader.0.len()),
-            ));
+            return Err(refused("nothing after the n-grams".to_owned(), format!("{} bytes", reader.0.len())));
         }
         forward.iter().for_each(|gram| self.dictionaries.forward.record(gram));
         backward.iter().for_each(|gram| self.dictionaries.backward.record(gram));
