@@ -1,9 +1,10 @@
 //! The guard: decides, per request, when drafting stops because it does not pay, and when it is tried again. Pure.
 //!
 //! A plan predicts a mean over its calibration prompts, and a request may accept less. So each request has an account,
-//! in plain steps. A step that drafts is credited with the tokens it emits and debited with its time over a plain step's,
-//! as planned or as [`StepCosts`](super::StepCosts) corrects it by the clock. Decisions follow from steps and costs alone.
-//! The loss of a request whose drafts are all refused is bounded, whatever was predicted (`docs/planning.md`).
+//! in plain steps. A step that drafts is credited with the tokens it emits and debited with its time over a plain
+//! step's, as planned or as [`StepCosts`](super::StepCosts) corrects it by the clock. Decisions follow from steps and
+//! costs alone. The loss of a request whose drafts are all refused is bounded, whatever was predicted
+//! (`docs/planning.md`).
 use crate::plan::GuardLimits;
 
 /// Time constant of the account: an entry that is so many steps old counts 1/e. A loss of less than
@@ -53,8 +54,8 @@ impl GuardTerms {
     }
 
     /// Upper bound of the loss, in plain steps, of a request of `tokens` tokens whose drafts are all refused and whose
-    /// steps take at most `dearest_us`: the limit before the first pause, what the account forgets, and the loss of every
-    /// probe at the closest spacing that pauses allow, each with the step that exceeds its limit.
+    /// steps take at most `dearest_us`: the limit before the first pause, what the account forgets, and the loss of
+    /// every probe at the closest spacing that pauses allow, each with the step that exceeds its limit.
     pub fn lost_by_refusals(&self, tokens: u32, dearest_us: f64) -> f64 {
         let beyond = self.beyond(dearest_us);
         let mut lost = self.lost_at_first(tokens, beyond);
@@ -184,7 +185,8 @@ mod tests {
     const LIMITS: GuardLimits = GuardLimits::DEFAULT;
     const TERMS: GuardTerms = GuardTerms { aal: 1.6, step_us: 125.0, plain_step_us: 100.0, limits: LIMITS };
 
-    /// What steps that each emit as many tokens as `tokens` says did: modes, and predicted time over that of plain decoding.
+    /// What steps that each emit as many tokens as `tokens` says did: modes, and predicted time over that of plain
+    /// decoding.
     fn run(steps: usize, tokens: impl Fn(usize) -> u32) -> (Vec<GuardMode>, f64) {
         let mut state = GuardState::new();
         let (mut modes, mut us, mut emitted) = (Vec::new(), 0.0, 0);
