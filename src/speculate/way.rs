@@ -69,7 +69,7 @@ impl Way {
         let before = self.newest().steps.from;
         assert!(steps.from > before, "ranges ascend: {} after {before}", steps.from);
         if self.schedule != Schedule::Plain {
-            let (expected, found) = ("ranges before it", "one after it");
+            let (expected, found) = ("context ranges added before the schedule", "one added after it");
             return Err(SpeculateError::Schedule { schedule: self.schedule, expected, found });
         }
         let own = StepShape { depth: steps.depth, verify_width: steps.verify_width, ..self.shape };
