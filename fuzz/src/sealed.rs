@@ -21,7 +21,7 @@ impl Seal {
         self.file(&written.expect("memory accepts every write"))
     }
 
-    /// The file that an input stands for: behind a zero byte the file as it is; behind any other byte a payload, whose header
+    /// The file that an input stands for: after a zero byte the file as it is; after any other byte a payload, whose header
     /// is made here, or no damage would ever come past the checksum.
     pub(super) fn file(&self, input: &[u8]) -> Vec<u8> {
         match input {

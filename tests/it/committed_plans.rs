@@ -1,4 +1,4 @@
-//! The profiles that are kept, of known machines and for tests: what is planned from each is what is kept beside it.
+//! The profiles that are kept, of known machines and for tests: what is planned from each is what is kept with it.
 
 use std::{
     fs,

@@ -32,7 +32,7 @@ const CONTEXT: usize = 96;
 const MOST_NODES: usize = 80;
 const MOST_ROWS: usize = 64;
 
-/// What a session says greedily behind its text and `root`.
+/// What a session says greedily after its text and `root`.
 fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
     let mut said = vec![root];
     while said.len() <= len {
@@ -98,7 +98,7 @@ fn fill<'s>(session: &'s mut Session, tree: &TokenTree, rows: &[NodeId]) -> yggc
     forward
 }
 
-/// Logits of a row behind all that is committed, whatever lies in scratch.
+/// Logits of a row after all that is committed, whatever lies in scratch.
 fn behind(session: &mut Session, token: u32, poison: u64) -> Vec<u32> {
     session.poison_scratch(poison);
     let mut forward = session.forward(1).expect("width 1 is planned");

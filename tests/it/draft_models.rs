@@ -48,7 +48,7 @@ fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
     HiddenStateModel::open(folder.path()).expect("a generated drafter opens").expect("it says what it is")
 }
 
-/// Executables of a tiny model with those of a hidden-state drafter beside them; made once.
+/// Executables of a tiny model with those of a hidden-state drafter added; made once.
 pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Arc<ExecutableSet> {
     type Pairs = BTreeMap<(String, String, usize), Arc<ExecutableSet>>;
     static PAIRS: Mutex<Pairs> = Mutex::new(BTreeMap::new());
@@ -65,7 +65,7 @@ pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Ar
     Arc::clone(pair)
 }
 
-/// Executables of a tiny model with those of another model beside them, whose vocabulary may be of another size.
+/// Executables of a tiny model with those of another model added, whose vocabulary may be of another size.
 pub(crate) fn plain_pair(model: &TinyModel, drafter: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     let draft = Arc::clone(drafter.set(Class::native(class.tier)));
     Arc::new(model.set(class).with_draft(DRAFT, draft))
@@ -240,7 +240,7 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
             if dice.chance(80) {
                 subject.propose();
             } else {
-                // A step that does not draft, or one behind a tree that was drafted before.
+                // A step that does not draft, or one after a tree that was drafted before.
                 subject.tree.reset(*subject.history.last().expect("begun"));
             }
             subject.session.poison_scratch(dice.bits());

@@ -30,7 +30,7 @@ fn eager(model: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     Arc::new(set.expect("a generated model compiles and loads"))
 }
 
-/// Tokens of an answer, and the bits of the hidden row behind each.
+/// Tokens of an answer, and the bits of the hidden row after each.
 fn answer(
     set: &Arc<ExecutableSet>,
     threads: usize,

@@ -124,7 +124,7 @@ fn planted_faults_are_caught() {
             (ORDER, "forwards"),
             "bits depend on the width",
         ),
-        // Beyond what halves hold, and behind the last weight.
+        // Beyond what halves hold, and after the last weight.
         (
             "fragments_saturate",
             SHIFT,

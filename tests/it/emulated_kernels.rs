@@ -34,7 +34,7 @@ pub(crate) const QUICK: [&str; 9] = [
     "attention_of_trees",
 ];
 
-/// The program of the checks, beside the emulation that it uses.
+/// The program of the checks, in the folder of the emulation that it uses.
 fn checks() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {

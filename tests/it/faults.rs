@@ -128,7 +128,7 @@ fn limited(limit: &str, command: &Command) -> Command {
     shell
 }
 
-/// Names of what a folder has beside `known`.
+/// Names of what a folder has in addition to `known`.
 fn others_in(folder: &Path, known: &[&str]) -> Vec<String> {
     let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("listed").file_name());
     let names = names.map(|name| name.into_string().expect("UTF-8"));

@@ -21,7 +21,7 @@ const SHAPE: StepShape =
 const PROMPT: [u32; 6] = [40, 41, 42, 40, 41, 42];
 const HOT: Sampling = Sampling { temperature: 0.9, top_k: 0, top_p: 0.95, min_p: 0.0, seed: 5 };
 
-/// Proposes the true continuation, and beside each of its tokens another.
+/// Proposes the true continuation, and for each of its tokens another.
 #[derive(Debug)]
 struct Tempting(Vec<u32>);
 

@@ -230,7 +230,7 @@ impl Case {
     }
 }
 
-/// The model with a drafter model beside it, whose head may be trimmed.
+/// The model with a drafter model added, whose head may be trimmed.
 fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut Dice) -> Arc<ExecutableSet> {
     let pair = match case.kind {
         Kind::HiddenState => hidden_pair(model, class, *dice.pick(&[256, 256, 24])),

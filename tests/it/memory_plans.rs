@@ -76,7 +76,7 @@ fn every_division_is_what_its_budget_gives() {
         let groups = set.graph().streamed_groups();
         assert_eq!(groups.is_empty(), split.placed.streamed == 0);
         assert!(split.whole <= split.placed.resident - splits.fixed);
-        // All groups behind the first that is streamed are, too, and the matrices of all before it are whole.
+        // All groups after the first that is streamed are, too, and the matrices of all before it are whole.
         assert!(groups.windows(2).all(|pair| pair[0] + 1 == pair[1]));
         assert_eq!(split.whole == 0, groups.first() == Some(&0));
         let bits: Vec<u32> = split.substitutes.iter().map(|(bits, _)| *bits).collect();

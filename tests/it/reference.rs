@@ -218,7 +218,7 @@ fn is_white_space(bytes: &[u8]) -> bool {
 
 /// The model file names the pre-tokenizer `smollm`, which cuts digits off before anything else; the model's own
 /// `tokenizer.json` and llama.cpp do so too. Then the white space before a digit is the end of its piece and stays
-/// whole. The reference tool ignored the name and cut as GPT-2 does: the last white space goes with the word behind it,
+/// whole. The reference tool ignored the name and cut as GPT-2 does: the last white space goes with the word after it,
 /// or, before digits, which no token joins with it, alone. One character is the same either way; a longer run, as in the
 /// indented examples of two of the prompts, is not.
 #[test]

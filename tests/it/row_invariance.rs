@@ -52,7 +52,7 @@ impl Judge {
         Self { session: session(set, context, 1, 1), tokens: Vec::new() }
     }
 
-    /// Bits of the logits behind `sequence`, then of the hidden row they are made of.
+    /// Bits of the logits after `sequence`, then of the hidden row they are made of.
     fn shown(&mut self, sequence: &[u32]) -> Vec<u32> {
         let common = self.tokens.iter().zip(sequence).take_while(|(a, b)| a == b).count();
         let kept = common.min(sequence.len() - 1);

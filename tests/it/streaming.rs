@@ -224,7 +224,7 @@ fn what_streamed_weights_take_of_the_host_counts_in_the_limit_of_memory() {
     assert!(refused.contains(said), "{refused}");
 }
 
-/// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute beside streamed forwards.
+/// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute in addition to streamed forwards.
 #[test]
 fn steps_without_the_host_are_those_of_a_model_in_memory() {
     if !is_cuda() {

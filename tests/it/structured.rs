@@ -249,7 +249,7 @@ fn what_cannot_be_kept_is_refused_and_the_engine_goes_on() {
     );
 }
 
-/// A text of `n` behind `b`, which many rules read at once, each from every place of the text on.
+/// A text of `n` after `b`, which many rules read at once, each from every place of the text on.
 fn read_often() -> Constraint {
     let rules: Vec<String> = (0..450).map(|number| format!("r{number}: \"n\" r{number} | \"n\"\n")).collect();
     let names: Vec<String> = (0..450).map(|number| format!("r{number}")).collect();

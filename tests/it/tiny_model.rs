@@ -122,7 +122,7 @@ impl TinyModel {
     }
 }
 
-/// Names a device whose tier is tested beside the reference, instead of those of this processor: `cuda`.
+/// Names a device whose tier is compared with the reference, instead of those of this processor: `cuda`.
 pub(crate) const DEVICE: &str = "YGG_TEST_DEVICE";
 
 /// Whether the tests are of a GPU, emulated or not.

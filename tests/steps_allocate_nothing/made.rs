@@ -90,7 +90,7 @@ pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
     Arc::new(set)
 }
 
-/// The same executables with drafter models beside them: the model itself, and one that reads its hidden rows.
+/// The same executables with drafter models added: the model itself, and one that reads its hidden rows.
 pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     HiddenStateSpec::for_verifier(&spec()).write_folder(folder.path()).expect("written");

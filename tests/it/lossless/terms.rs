@@ -9,7 +9,7 @@ use yggc::{
 use super::*;
 use crate::tiny_model::cases;
 
-/// What a request asks for beside a prompt and how tokens are drawn.
+/// What a request asks for in addition to a prompt and how tokens are drawn.
 #[derive(Debug)]
 struct Terms {
     adjustment: Adjustment,

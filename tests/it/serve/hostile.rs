@@ -185,7 +185,7 @@ fn dawdle(server: &Server, streams: &mut Vec<TcpStream>, count: usize) {
     }
 }
 
-/// In turn good requests beside as many that dawdle as there are places, or open files. Each would wait for the time limit of a head, ten
+/// In turn good requests together with as many that dawdle as there are places, or open files. Each would wait for the time limit of a head, ten
 /// seconds, all of them for longer than this test may take.
 #[expect(clippy::disallowed_methods, reason = "minutes of waiting are told from moments")]
 fn asks_beside_dawdlers(server: &Server, count: usize) {
