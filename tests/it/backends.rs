@@ -69,8 +69,8 @@ fn spread(logits: &[Vec<f32>], what: &str) -> f32 {
     spread
 }
 
-/// Compares on the whole where activations are int8 or the cache is q8. Where a difference before the rounding makes another
-/// code, a 127th of the largest value of its block, some logit moves far.
+/// Compares on the whole where activations are int8 or the cache is q8. Where a difference before the rounding makes
+/// another code, a 127th of the largest value of its block, some logit moves far.
 fn compare_on_the_whole(expected: &[Vec<f32>], found: &[Vec<f32>], what: &str) {
     let spread = spread(expected, what);
     let squares: f32 =

@@ -1,8 +1,8 @@
 //! Choosing tokens where logits are made gives what choosing among stored logits gives: the same tokens, the same bits.
 //!
-//! The judge runs the forward that shows logits and reads rows of them with the scalar reference; for a trimmed head, it
-//! reads those of the tokens that the head keeps. Heads have equal rows, so that logits are equal, and rows that are not
-//! numbers.
+//! The judge runs the forward that shows logits and reads rows of them with the scalar reference; for a trimmed head,
+//! it reads those of the tokens that the head keeps. Heads have equal rows, so that logits are equal, and rows that are
+//! not numbers.
 
 use std::{borrow::Cow, sync::Arc};
 

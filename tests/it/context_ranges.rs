@@ -1,5 +1,5 @@
-//! Context ranges on their way: what is measured at longer contexts, the steps that are planned for each, and one request that goes
-//! through them while it grows, with plain decoding's tokens.
+//! Context ranges on their way: what is measured at longer contexts, the steps that are planned for each, and one
+//! request that goes through them while it grows, with plain decoding's tokens.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
 //! Verifications in one launch: what the device accepts and moves is what the host does, bit for bit.
 //!
-//! The judges are the host's walk with `copy_slots` over the same rows, and decoders under the plain schedule and without a drafter that
-//! take the same steps on the same device.
+//! The judges are the host's walk with `copy_slots` over the same rows, and decoders under the plain schedule and
+//! without a drafter that take the same steps on the same device.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,8 +46,9 @@ fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
     said
 }
 
-/// A tree of any form no deeper than `deepest`, in which a beginning of `truth` is planted among other tokens, and those of its nodes that are
-/// verified: parents come with their children. Wide ones have more rows than a warp has threads.
+/// A tree of any form no deeper than `deepest`, in which a beginning of `truth` is planted among other tokens, and
+/// those of its nodes that are verified: parents come with their children. Wide ones have more rows than a warp has
+/// threads.
 fn any_tree(
     root: u32,
     truth: &[u32],

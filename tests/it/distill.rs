@@ -1,5 +1,5 @@
-//! `yggc distill` as a whole program: what it says is missing, what it tells the training program, and the program itself where
-//! PyTorch is installed.
+//! `yggc distill` as a whole program: what it says is missing, what it tells the training program, and the program
+//! itself where PyTorch is installed.
 
 use std::{
     collections::HashSet,

@@ -1,4 +1,5 @@
-//! Drafter models with caches of their own: pairs of them and tiny verifiers, what is in their caches, and what they compute.
+//! Drafter models with caches of their own: pairs of them and tiny verifiers, what is in their caches, and what they
+//! compute.
 
 use std::{
     collections::BTreeMap,
@@ -130,7 +131,8 @@ fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
             let prompt = dice.tokens(9, pair.vocabulary());
             decode(&mut decoder, &prompt, Sampling::GREEDY, 60, &[], Some(5));
             let by_depth = decoder.stats().acceptance_by_depth();
-            // Growth ranks paths, so a wide distribution may have no room for the best one's end; the first is always there.
+            // Growth ranks paths, so a wide distribution may have no room for the best one's end; the first is always
+            // there.
             assert_eq!(by_depth[0], 1.0, "{} on {class}: {by_depth:?}", model.name);
             accepted.0 += decoder.stats().step_tokens - decoder.stats().steps;
             accepted.1 += decoder.stats().steps;

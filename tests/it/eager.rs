@@ -1,4 +1,5 @@
-//! Eager execution gives what static programs give: the same tokens and the same bits of logits and hidden rows, on every tier.
+//! Eager execution gives what static programs give: the same tokens and the same bits of logits and hidden rows, on
+//! every tier.
 
 use std::sync::Arc;
 

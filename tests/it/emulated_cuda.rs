@@ -1,8 +1,10 @@
-//! The CUDA backend without a GPU: the kernels, compiled for this processor, with a driver library that stands in for NVIDIA's.
+//! The CUDA backend without a GPU: the kernels, compiled for this processor, with a driver library that stands in for
+//! NVIDIA's.
 //!
-//! The backend is the one that a GPU gets: it opens a device, compiles through NVRTC, uploads, captures and replays. Tests that hold for every
-//! class of forwards are run again in a process whose loader finds the emulation (`kernels/cuda/emu`) and which is told to test `cuda`. On a
-//! machine with a GPU the same tests run on it: `YGG_TEST_DEVICE=cuda`, without the emulation.
+//! The backend is the one that a GPU gets: it opens a device, compiles through NVRTC, uploads, captures and replays.
+//! Tests that hold for every class of forwards are run again in a process whose loader finds the emulation
+//! (`kernels/cuda/emu`) and which is told to test `cuda`. On a machine with a GPU the same tests run on it:
+//! `YGG_TEST_DEVICE=cuda`, without the emulation.
 
 use std::{
     ffi::OsStr,
@@ -301,7 +303,8 @@ fn tree_rows(forward: &mut Forward<'_>) {
     }
 }
 
-/// What the forwards of a short request show: logits and candidates after the text, of rows of a tree, and of what is committed of it.
+/// What the forwards of a short request show: logits and candidates after the text, of rows of a tree, and of what is
+/// committed of it.
 fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
     let options = SetOptions {
         tier,
@@ -351,7 +354,8 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
     shown
 }
 
-/// Every kernel but those of growth and walks, once and quickly, on numbers that tell when one index is wrong: the test that faults are tried on.
+/// Every kernel but those of growth and walks, once and quickly, on numbers that tell when one index is wrong: the test
+/// that faults are tried on.
 #[test]
 fn every_kernel_once() {
     if !is_cuda() {
@@ -532,7 +536,8 @@ fn devices_that_cannot_be_used_end_with_4() {
     }
 }
 
-/// A compiler that refuses everything is not asked for what another process compiled, and asked where that cannot be trusted.
+/// A compiler that refuses everything is not asked for what another process compiled, and asked where that cannot be
+/// trusted.
 #[test]
 fn kernels_are_compiled_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,5 @@
-//! Single CUDA kernels and the driver's refusals, on the emulated device: `kernels/cuda/emu/checks.cpp`, in every order of blocks and threads.
+//! Single CUDA kernels and the driver's refusals, on the emulated device: `kernels/cuda/emu/checks.cpp`, in every order
+//! of blocks and threads.
 
 use std::{
     path::{Path, PathBuf},
@@ -105,7 +106,8 @@ fn a_write_before_the_wait_is_caught() {
     assert!(!told.status.success() && complained.contains("written before"), "{complained}");
 }
 
-/// Every launch of a program leaves a line with what it asked for; that no kernel asks for much more than it has to is in the checks.
+/// Every launch of a program leaves a line with what it asked for; that no kernel asks for much more than it has to is
+/// in the checks.
 #[test]
 fn traffic_is_told_of_every_launch() {
     let lines = exact_model().with_extension("traffic.txt");
@@ -138,7 +140,8 @@ fn a_fault_of_the_second_trip_is_noticed() {
     }
 }
 
-/// Where kernels overlap, how to switch it off, and what becomes of captures that a driver refuses with it: the same tokens.
+/// Where kernels overlap, how to switch it off, and what becomes of captures that a driver refuses with it: the same
+/// tokens.
 #[test]
 fn kernels_overlap_where_they_can_and_may() {
     let prompts = exact_model().with_extension("overlap.jsonl");

@@ -1,4 +1,5 @@
-//! Masks of drafted nodes: those that are computed while a device verifies a tree change no token of a constrained answer.
+//! Masks of drafted nodes: those that are computed while a device verifies a tree change no token of a constrained
+//! answer.
 
 use std::sync::Arc;
 

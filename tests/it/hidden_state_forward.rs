@@ -58,8 +58,8 @@ impl Weights {
         heads.chunks(width).flat_map(rotate).collect()
     }
 
-    /// Logits for the token after each of `tokens[1..]`, where `hidden[p]` is the verifier's hidden row at `p`, and the drafter's own
-    /// last hidden rows.
+    /// Logits for the token after each of `tokens[1..]`, where `hidden[p]` is the verifier's hidden row at `p`, and the
+    /// drafter's own last hidden rows.
     fn forward(&self, tokens: &[u32], hidden: &[Vec<f32>]) -> Vec<(Vec<f32>, Vec<f32>)> {
         let layer = |part: &str| format!("layers.0.{part}.weight");
         let SyntheticSpec { width, heads, kv_heads, head_dim, .. } = self.spec;

@@ -1,4 +1,5 @@
-//! Plans within a budget of memory: what is derived of how weights are divided is what a runtime finds, and the plan alone says how to run.
+//! Plans within a budget of memory: what is derived of how weights are divided is what a runtime finds, and the plan
+//! alone says how to run.
 
 use std::{
     collections::BTreeSet,
@@ -174,7 +175,8 @@ fn a_budget_is_planned_and_the_plan_alone_says_how_to_run() {
     let streamed = json(answer(&["--plan", path, "--drafter", "substitute"]));
     assert_eq!(streamed["token_ids"], expected);
     assert!(streamed["stats"]["drafted"].as_u64() > Some(0), "{streamed}");
-    // What a plan is for is what runs: other weights in memory are refused, and a longer context than there is memory for.
+    // What a plan is for is what runs: other weights in memory are refused, and a longer context than there is memory
+    // for.
     refused(
         &mut answer(&["--plan", path, "--resident", "1T"]),
         3,

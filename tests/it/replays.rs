@@ -1,7 +1,7 @@
 //! The planner's replays against the real thing: what a shape means to the search is what it means to a decoder.
 //!
-//! A tiny model is profiled as `yggc profile` does it. Then the recorded requests are decoded again, at shapes that were
-//! never run, and compared step by step with what the replays say of these shapes.
+//! A tiny model is profiled as `yggc profile` does it. Then the recorded requests are decoded again, at shapes that
+//! were never run, and compared step by step with what the replays say of these shapes.
 
 use std::{
     collections::BTreeMap,

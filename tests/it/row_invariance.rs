@@ -1,5 +1,5 @@
-//! Row invariance of whole forwards: the bits of a row's logits and of its hidden row depend on its logical sequence and
-//! nothing else.
+//! Row invariance of whole forwards: the bits of a row's logits and of its hidden row depend on its logical sequence
+//! and nothing else.
 //!
 //! The judge decodes every sequence one token at a time on one thread. Equality is of bits; there is no tolerance.
 

@@ -1,4 +1,5 @@
-//! Models in several GGUF files: any part opens the whole, with the bits of the single file; parts that do not fit are refused.
+//! Models in several GGUF files: any part opens the whole, with the bits of the single file; parts that do not fit are
+//! refused.
 
 use std::{
     collections::BTreeMap,

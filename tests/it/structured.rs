@@ -1,4 +1,5 @@
-//! Constrained answers: whatever drafts, they are plain constrained decoding's to the bit, and they are what they have to be.
+//! Constrained answers: whatever drafts, they are plain constrained decoding's to the bit, and they are what they have
+//! to be.
 
 use std::process::Command;
 

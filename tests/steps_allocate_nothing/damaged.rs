@@ -1,5 +1,6 @@
-//! Damaged and hostile model files of every family, in both containers: an error or a model, soon, without a panic, and without
-//! allocating for what a file claims to have. Both at once are told by the peak of live bytes compared with the file's size.
+//! Damaged and hostile model files of every family, in both containers: an error or a model, soon, without a panic, and
+//! without allocating for what a file claims to have. Both at once are told by the peak of live bytes compared with the
+//! file's size.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,8 @@ const ALL: u64 = 100;
 
 /// What opening may allocate for each byte of the files.
 const BYTES_PER_BYTE: usize = 10;
-/// What it takes in addition, whatever the file: tables of characters of the regular expressions that cut text into words.
+/// What it takes in addition, whatever the file: tables of characters of the regular expressions that cut text into
+/// words.
 const OWN_BYTES: usize = 12 << 20;
 /// The same where a hostile pattern makes the compiler of regular expressions go as far as its own limit.
 const PATTERN_BYTES: usize = 32 << 20;
@@ -93,7 +95,8 @@ fn vocabulary(found: &GgufVocabulary) -> Result<Vocabulary, yggc::text::TextErro
     })
 }
 
-/// A tokenizer of so many tokens: SentencePiece's for the families that have it and for one too small to spell all bytes, else in bytes.
+/// A tokenizer of so many tokens: SentencePiece's for the families that have it and for one too small to spell all
+/// bytes, else in bytes.
 fn tokenizer(family: &str, count: usize) -> Vocabulary {
     let is_marks = matches!(family, "llama" | "mistral" | "phi3" | "gemma2" | "gemma3" | "olmo2");
     let controls = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"];

@@ -201,8 +201,8 @@ pub(crate) fn prompt() -> Vec<u32> {
 /// Committed tokens from which the counted steps are in another range, like the first.
 pub(crate) const FURTHER: usize = 75;
 
-/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass, within
-/// both of its ranges.
+/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets
+/// everything pass, within both of its ranges.
 pub(crate) fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
     let StepShape { depth, verify_width, .. } = SHAPE;
     let further = StepRange { from: FURTHER, drafts: true, depth, verify_width };

@@ -1,5 +1,5 @@
-//! Requests on any terms: biases, penalties and log-probabilities, one after another on a decoder that keeps what they share, are
-//! answered as a decoder answers them that has neither drafter nor past.
+//! Requests on any terms: biases, penalties and log-probabilities, one after another on a decoder that keeps what they
+//! share, are answered as a decoder answers them that has neither drafter nor past.
 
 use yggc::{
     sample::Adjustment,
