@@ -249,9 +249,7 @@ pub(crate) struct CorpusBuildArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 128)]
     pub(crate) snippet: usize,
     /// Most snippets to keep
-    #[arg(
-        long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 100_000
-    )]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 100_000)]
     pub(crate) keep: usize,
     /// Most tokens to keep
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true,
@@ -270,9 +268,7 @@ pub(crate) struct DistillArgs {
     #[arg(long, value_name = "K", value_enum, default_value_t = DistilledKind::Hidden)]
     pub(crate) kind: DistilledKind,
     /// Tokens of the corpus that the model writes
-    #[arg(
-        long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000
-    )]
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000)]
     pub(crate) tokens: usize,
     /// Write the corpus and train nothing: a part of a larger one, if its --seed is no other part's
     #[arg(long, conflicts_with_all = ["corpus", "kind", "seen"])]
@@ -400,8 +396,7 @@ pub(crate) struct PlanRefineArgs {
     /// The budget of memory that the plan is for, as `run --memory` and `serve --memory` take it
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "resident")]
     pub(crate) memory: Option<u64>,
-    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is
-    /// lower]
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if lower]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
     pub(crate) context: Option<usize>,
     /// Drafter model to measure too [default: none is measured]
@@ -472,8 +467,7 @@ pub(crate) struct PlanSearchArgs {
     /// were profiled]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
-    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is
-    /// lower]
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if lower]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
     pub(crate) context: Option<usize>,
 }
@@ -544,9 +538,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SkipArgs {
     /// What drafter swift optimises when it chooses the layers to leave out
-    #[arg(
-        long, value_name = "O", value_enum, default_value_t = SkipObjectiveName::Matchness, help_heading = "Drafting"
-    )]
+    #[arg(long, value_name = "O", value_enum, default_value_t = SkipObjectiveName::Matchness, help_heading = "Drafting")]
     pub(crate) skip_objective: SkipObjectiveName,
     /// Shape of the drafts of drafter swift
     #[arg(long, value_name = "G", value_enum, default_value_t = DraftGrowthName::Equal, help_heading = "Drafting")]

@@ -12,8 +12,7 @@ use super::{
 };
 use crate::text::Json;
 
-/// Most schemas within schemas, or reached by references, that hold for one value: reading recurses, by less than 2 kB
-/// a level.
+/// Most schemas within schemas, or by references, that hold for one value: reading recurses, at under 2 kB a level.
 const MOST_NESTED: usize = 64;
 /// Most forms of one schema.
 const MOST_FORMS: usize = 4_000;
