@@ -1,5 +1,6 @@
-//! Compression ratios (plain steps for each step) of the n-gram drafter, of itself without each of its parts, of Lookahead
-//! decoding over the same pool, and of its relatives: SPECTRA's ablation. Counts steps, not time: any build will do.
+//! Compression ratios (plain steps for each step) of the n-gram drafter, of itself without each of its parts, of
+//! Lookahead decoding over the same pool, and of its relatives: SPECTRA's ablation. Counts steps, not time: any build
+//! will do.
 //!
 //! `cargo bench --bench ngram_ablation -- MODEL PROMPTS.jsonl PROMPT_COUNT TOKENS` prints one JSON object a line.
 

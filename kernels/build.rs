@@ -1,5 +1,6 @@
-//! Hashes the kernels' sources, and how those of a processor are compiled: plans are bound to the kernel set they were measured with. Those
-//! of a processor and those of a GPU have hashes of their own; so has what lays weights out for a processor, which kept weights are bound to.
+//! Hashes the kernels' sources, and how those of a processor are compiled: plans are bound to the kernel set they were
+//! measured with. Those of a processor and those of a GPU have hashes of their own; so has what lays weights out for a
+//! processor, which kept weights are bound to.
 
 #![allow(clippy::disallowed_methods, reason = "cargo speaks to build scripts through the environment")]
 

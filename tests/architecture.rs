@@ -114,7 +114,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("zip", &["cli"]),
 ];
 
-/// Places where `unsafe` may be written. The C interface follows pointers of its callers; the tests need it once, to count allocations.
+/// Places where `unsafe` may be written. The C interface follows pointers of its callers; the tests need it once, to
+/// count allocations.
 const UNSAFE_PLACES: &[&str] = &["kernels", "backend", "storage", "c_api", "tests"];
 
 /// Longest file without a reason to be longer.

@@ -9,8 +9,8 @@ use super::tiny::loaded;
 /// Roles by the first letter of a message.
 const ROLES: [Role; 4] = [Role::System, Role::User, Role::Assistant, Role::Tool];
 
-/// Lays out a conversation: a template, then messages behind zero bytes, each a letter that chooses the role and what is said. An
-/// empty template is the model's own, of which it is known how many control tokens it prints.
+/// Lays out a conversation: a template, then messages after zero bytes, each a letter that chooses the role and what is
+/// said. An empty template is the model's own, of which it is known how many control tokens it prints.
 pub fn check(input: &[u8]) -> bool {
     let mut parts = input.split(|byte| *byte == 0);
     let template = String::from_utf8_lossy(parts.next().unwrap_or_default());

@@ -7,8 +7,8 @@ use super::tiny::loaded;
 /// Most tokens of an answer.
 const TOKENS: usize = 12;
 
-/// Compiles a constraint, a letter of its kind and its text, and follows it: by allowed tokens that the text chooses, some of which are taken back. The
-/// mask behind tokens is the same whatever was taken back before.
+/// Compiles a constraint, a letter of its kind and its text, and follows it: by allowed tokens that the text chooses,
+/// some of which are taken back. The mask after tokens is the same whatever was taken back before.
 pub fn check(input: &[u8]) -> bool {
     let Some((kind, text)) = input.split_first() else { return false };
     let said = String::from_utf8_lossy(text).into_owned();

@@ -73,7 +73,8 @@ impl Mutator {
     }
 }
 
-/// Runs `check` over all seeds, then over `executions` mutations of them; returns how many of the mutations it accepted.
+/// Runs `check` over all seeds, then over `executions` mutations of them; returns how many of the mutations it
+/// accepted.
 ///
 /// # Panics
 /// As `check`, with the input at the end of the message, in Rust's escapes.

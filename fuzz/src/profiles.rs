@@ -14,7 +14,8 @@ use super::sealed::Seal;
 
 const SEAL: Seal = Seal { magic: b"YGGPROF\0", version: PROFILE_FORMAT };
 
-/// Largest number in a drafter's parameters with which it is replayed: more is memory that a profile may ask for, and not searched here.
+/// Largest number in a drafter's parameters with which it is replayed: more is memory that a profile may ask for, and
+/// not searched here.
 const MOST: u32 = 1 << 12;
 /// Most recorded tokens and measured cells that are replayed.
 const MOST_RECORDED: usize = 1 << 10;

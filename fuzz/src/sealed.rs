@@ -1,4 +1,5 @@
-//! Files with a checked header, as plans, profiles, skip states and saved n-grams are: magic, version, length, BLAKE3, payload.
+//! Files with a checked header, as plans, profiles, skip states and saved n-grams are: magic, version, length, BLAKE3,
+//! payload.
 
 use std::io::Write;
 
@@ -21,8 +22,8 @@ impl Seal {
         self.file(&written.expect("memory accepts every write"))
     }
 
-    /// The file that an input stands for: behind a zero byte the file as it is; behind any other byte a payload, whose header
-    /// is made here, or no damage would ever come past the checksum.
+    /// The file that an input stands for: after a zero byte the file as it is; after any other byte a payload, whose
+    /// header is made here, or no damage would ever come past the checksum.
     pub(super) fn file(&self, input: &[u8]) -> Vec<u8> {
         match input {
             [] => Vec::new(),

@@ -1,7 +1,9 @@
-//! Constraints made large by a few bytes: deep and wide schemas, grammars and expressions, compiled and followed under small stacks.
+//! Constraints made large by a few bytes: deep and wide schemas, grammars and expressions, compiled and followed under
+//! small stacks.
 //!
-//! The first byte is the kind, the next two how large, the rest how parts are chosen. Most sizes are beyond what may be compiled: these must be refused by
-//! a limit that the error names, before anything recurses. What is accepted must have few masks that take little stack.
+//! The first byte is the kind, the next two how large, the rest how parts are chosen. Most sizes are beyond what may be
+//! compiled: these must be refused by a limit that the error names, before anything recurses. What is accepted must
+//! have few masks that take little stack.
 
 use std::{fmt::Write, thread};
 

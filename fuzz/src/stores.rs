@@ -17,8 +17,9 @@ const HEADER_BYTES: usize = 96;
 const SHAPE: StepShape =
     StepShape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
-/// Opens a store and looks for what its own tokens go on with. Behind a zero byte the input is a file; behind any other, `n`, it is
-/// the number of tokens in the vocabulary and the words of a file of `n` snippets, whose header is made here.
+/// Opens a store and looks for what its own tokens go on with. After a zero byte the input is a file; after any other,
+/// `n`, it is the number of tokens in the vocabulary and the words of a file of `n` snippets, whose header is made
+/// here.
 pub fn check(input: &[u8]) -> bool {
     let file = match input {
         [] => Vec::new(),

@@ -21,30 +21,32 @@ typedef int i32;
 enum {
     // Threads of a warp; kernels assume it.
     YGG_WARP = 32,
-    // Inputs of a linear that lie together in packed weights and in fragments.
+    // Inputs of a linear that lie together in packed weights and in fragments: those of four multiplications (m16n8k16).
     YGG_TILE_K = 64,
-    // Outputs of a linear that lie together.
+    // Outputs of a linear that lie together: rows of the left operand of a multiplication.
     YGG_TILE_N = 16,
-    // Token rows of one multiplication of tensor cores.
+    // Token rows of one multiplication of tensor cores: columns of its right operand.
     YGG_TILE_W = 8,
-    // Most token rows of a forward.
+    // Most token rows of a forward: the widest that products have kernels for.
     YGG_MOST_WIDTH = 64,
-    // Parts of the inputs of a linear, which are summed apart and joined in order: whatever the width.
+    // Parts of the inputs of a linear, which are summed apart and joined in order: whatever the width, so that
+    // bits do not depend on it.
     YGG_SPLIT_K = 8,
-    // Threads of a block of a linear.
+    // Threads of a block of a linear: a warp for each part of the inputs.
     YGG_LINEAR_THREADS = 256,
-    // Of a linear of more than YGG_TILE_W token rows: tiles of outputs of a block, and tiles of inputs that shared memory has room for.
+    // Of a wide linear: tiles of outputs of a block, whose activations are read once for all, and steps of activations in
+    // shared memory: one is multiplied while two are copied.
     YGG_WIDE_TILES = 8,
     YGG_WIDE_STAGES = 3,
     // Threads of a block of other kernels over rows.
     YGG_ROW_THREADS = 256,
-    // Places of a row's logical sequence that are attended to together: whatever the width.
+    // Places of a row's logical sequence that are attended to together, whatever the width: a lane of a warp weighs two.
     YGG_PARTITION = 64,
-    // Query vectors of a block of attention.
+    // Query vectors of a block of attention: rows of the left operand of a multiplication.
     YGG_QUERY_TILE = 16,
     // Numbers of a query vector in a block that weighs several rows' own places at once: scores of its slots, and a byte for each ancestor of a row.
     YGG_SCORES_APART = 144,
-    // Threads of a block of attention.
+    // Threads of a block of attention: its four warps multiply 16 keys each.
     YGG_ATTENTION_THREADS = 128,
     // Logits that are summed together, as `ygg_kernels::candidates` says.
     YGG_RANGE = 256,
@@ -239,7 +241,7 @@ typedef struct YggAttention {
     float scale;
     float softcap; // 0: none
     u32 window; // places that a row sees, its own the last of them
-    u32 spread; // blocks that share the partitions of prefixes; those behind them share the rows
+    u32 spread; // blocks that share the partitions of prefixes; later ones share the rows
     YggRope rope;
     YggKv kv;
     float* partial;    // [W * H][partitions][D], with D as a multiple of 4
@@ -332,10 +334,10 @@ typedef struct YggPrune {
     u32* is_kept; // [N]
     u32* count;   // [1]: nodes that are kept
     u32* nodes;   // [W]: which, ascending
-    YggNodeRows next; // row 0 has the root's slot already, behind what is committed
+    YggNodeRows next; // row 0 has the root's slot already, after what is committed
 } YggPrune;
 
-// Behind a growth, for a model that reads hidden rows: each row of the next forward is given the hidden row of its node's parent.
+// After a growth, for a model that reads hidden rows: each row of the next forward is given the hidden row of its node's parent.
 typedef struct YggHandDown {
     YggTree tree;
     YggRows hidden; // [R, K] of the last forward, in the rows of its candidates
@@ -349,10 +351,10 @@ typedef struct YggHandDown {
 typedef struct YggPath {
     u32* count;  // [1]: C
     u32* rows;   // [C], the root's first
-    u32* tokens; // [C]: what the verifier says behind each; behind the last, what no row carries
+    u32* tokens; // [C]: what the verifier says after each; after the last, what no row carries
 } YggPath;
 
-// From the root to the row that carries what the verifier says behind it, and on from there. Meaning: the crate's `speculate::Walk`
+// From the root to the row that carries what the verifier says after it, and on from there. Meaning: the crate's `speculate::Walk`
 // without limits. The last slots of a row's tail are its parent's and its own; row 0 is the root, and parents come before children.
 typedef struct YggWalk {
     YggRows candidates; // [W, 2 most + 1] of the forward

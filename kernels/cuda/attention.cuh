@@ -78,7 +78,7 @@ YGG_KERNEL(ygg_append_f16, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F16>(p
 YGG_KERNEL(ygg_append_f32, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F32>(p); }
 
 // grid: blocks that share the partitions of prefixes, then those that share the rows of a tile; key/value heads; tiles of query vectors. Shared:
-// queries, products, keys and, where 512 bytes hold a slot's, values beside them.
+// queries, products, keys and, where 512 bytes hold a slot's, values as well.
 #define YGG_ATTENTIONS(name, Element, blocks_of_64, blocks) \
     YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS, blocks_of_64) { ygg::attention<Element, 64>(p); } \
     YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 128>(p); } \
@@ -142,7 +142,7 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     }
 }
 
-// grid: planes. A thread moves its bytes of every slot in order, so sources may lie among the destinations behind them.
+// grid: planes. A thread moves its bytes of every slot in order, so sources may lie among later destinations.
 YGG_KERNEL(ygg_move_slots, YggMoves, YGG_ROW_THREADS) {
     u8* plane = p.cache + static_cast<u64>(blockIdx.x) * p.slots * p.slot_bytes;
     for (u32 i = threadIdx.x; i < p.slot_bytes / 2; i += blockDim.x)

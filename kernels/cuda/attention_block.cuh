@@ -42,7 +42,7 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
     // Elements of a copy, and copies of the longest slot.
     static constexpr u32 CHUNK = 16 / sizeof(Bits);
     static constexpr u32 MOST_CHUNKS = WIDEST / CHUNK;
-    // Whether shared memory has room for keys beside values.
+    // Whether shared memory has room for keys and values at once.
     static constexpr bool IS_TOGETHER = WIDEST * sizeof(Bits) <= 512;
     // A thread adds two elements of the values of so many places; the sums of such spans are joined in order.
     static constexpr u32 PAIRS = WIDEST / 2;
@@ -125,7 +125,7 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         for (u32 i = 0; i < PLACES; ++i) slots[i] = place_of(i) < count ? slot_of(index(place_of(i))) : 0;
     }
 
-    // Begins to copy a partition's keys or values. Places behind the last become zeros.
+    // Begins to copy a partition's keys or values. Places past the last become zeros.
     template <class SlotOf> YGG_DEVICE void fetch(Bits* to, const void* cache, u32 count, const u32 (&slots)[PLACES], SlotOf slot_of) const {
         const Bits* plane = static_cast<const Bits*>(cache) + static_cast<u64>(kv_head) * p.kv.slots * head_dim;
         if (head_dim % CHUNK != 0) {
@@ -265,7 +265,7 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         const float b = score_of(p, dot(high), high < count && begin + high >= first);
         leave_weights(row, a, b, at, is_left);
     }
-    // Makes weights of the scores of a partition's places `lane` and `lane + 32`, and leaves what the join needs beside values.
+    // Makes weights of the scores of a partition's places `lane` and `lane + 32`, and leaves what the join needs in addition to values.
     YGG_DEVICE void leave_weights(float* row, float a, float b, u64 at, bool is_left) const {
         const float largest = warp_max(larger(a, b));
         const float of_a = exp_fast(add_rn(a, -largest)), of_b = exp_fast(add_rn(b, -largest));
@@ -358,7 +358,7 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         return prefix > seen ? prefix : seen;
     }
 
-    // The first partition from `partition` on of places that row `row` sees beyond whole ones of its prefix; then those of the rows behind it.
+    // The first partition from `partition` on of places that row `row` sees beyond whole ones of its prefix; then those of the rows after it.
     YGG_DEVICE Work of_rows(u32 row, u32 partition, u32 rows) const {
         for (; row < rows; ++row, partition = 0) {
             const u32 from = first_of(row), end = end_of(row), own = first_own(from), length = lengths[from];

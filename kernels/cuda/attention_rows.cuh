@@ -13,13 +13,13 @@ namespace ygg {
 // Of a block over halves, rows `first` to `end`, in whose query vectors it has asked already.
 template <class Block> struct RowsAtOnce {
     using Bits = typename Block::Bits;
-    // Slots of shared memory. Those behind the stretch are zeros, and at least one is.
+    // Slots of shared memory. Those past the stretch are zeros, and at least one is.
     static constexpr u32 REACH = 2 * PARTITION;
     static constexpr u32 TILES = REACH / 16 / WARPS;
     // Ancestors of a row. A thread reads so many of all rows'.
     static constexpr u32 MOST_TAIL = PARTITION;
     static constexpr u32 EACH = QUERIES * MOST_TAIL / YGG_ATTENTION_THREADS;
-    // From a vector's scores to the next one's are a score of every slot and, behind those of vector i, a byte for every ancestor of row `first + i`.
+    // From a vector's scores to the next one's are a score of every slot and, after those of vector i, a byte for every ancestor of row `first + i`.
     static_assert(EACH * YGG_ATTENTION_THREADS + 2 * WARPS <= QUERIES * Block::DOTS, "ancestors lie where products of a partition would");
     static_assert(SCORES_APART == REACH + MOST_TAIL / 4 && REACH <= 256, "a byte names a slot");
 
@@ -91,9 +91,9 @@ template <class Block> struct RowsAtOnce {
         }
     }
 
-    // Where a row keeps what it sees at a position, behind the stretch's first slot; `behind` for a position that it does not see.
-    YGG_DEVICE u32 at_position(u32 row, u32 position, u32 prefix, u32 length, u32 behind) const {
-        if (position >= length) return behind;
+    // Where a row keeps what it sees at a position, from the stretch's first slot on; `unseen` for a position that it does not see.
+    YGG_DEVICE u32 at_position(u32 row, u32 position, u32 prefix, u32 length, u32 unseen) const {
+        if (position >= length) return unseen;
         return position < prefix ? position - first_slot : tail_of(row)[index(position) - prefix];
     }
 
@@ -130,7 +130,7 @@ template <class Block> struct RowsAtOnce {
     // Leaves all parts of the results, if the rows' places are within reach. All threads agree.
     YGG_DEVICE bool run() {
         if (!find()) return false;
-        // Values lie beside the keys where both have room, with a slot of zeros behind them; else in their place.
+        // Values lie after the keys where both have room, with a slot of zeros at the end; else in their place.
         const bool is_short = count < PARTITION;
         const u32 reach = is_short ? PARTITION : REACH;
         Bits* const values = is_short ? block.values : block.keys;

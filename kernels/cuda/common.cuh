@@ -45,6 +45,8 @@ YGG_DEVICE float block_sum(float x) {
 
 YGG_DEVICE u32 word_of(const Words4& words, u32 i) { return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w; }
 
+// GPUs have an instruction for powers of 2: the constants below are log2(e), 2 log2(e) and 2 sqrt(2 / pi).
+
 // exp(x) for x <= 0 or minus infinity, as attention takes it.
 YGG_DEVICE float exp_fast(float x) { return exp2_fast(mul_rn(x, 1.44269504f)); }
 

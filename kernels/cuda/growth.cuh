@@ -5,7 +5,7 @@
 
 namespace ygg {
 
-// Makes a row of a forward one of a node, or padding where there is none. A node's slot is its number behind the committed tokens.
+// Makes a row of a forward one of a node, or padding where there is none. A node's slot is its number after the committed tokens.
 YGG_DEVICE void write_row(const YggNodeRows& rows, u32 w, const YggTree& tree, u32 node, u32 committed) {
     const bool is_row = node != NONE;
     const u32 depth = is_row ? tree.depths[index(node)] : 0;

@@ -25,8 +25,8 @@ static_assert(YGG_LINEAR_THREADS == SPLIT_K * WARP, "a warp for each part of the
 constexpr u32 TILES_N = YGG_WIDE_TILES, PAIRS = SPLIT_K / 2, COLUMNS = TILES_N / 2, STAGES = YGG_WIDE_STAGES;
 static_assert(YGG_LINEAR_THREADS == 2 * COLUMNS * WARP, "two parts of the inputs side by side");
 
-// Where the weights of a tile of inputs are: of `TILES` tiles of outputs behind each other, or of those of gate and up. Those of tiles of inputs
-// behind it are further on.
+// Where the weights of a tile of inputs are: of `TILES` consecutive tiles of outputs, or of those of gate and up. Those of later tiles of
+// inputs are further on.
 template <class Format, u32 TILES, bool GATED> struct WeightsAt {
     typename Format::Source sources[TILES];
     u32 t, outputs; // the tile of inputs, and how many of the tiles of outputs are there
@@ -42,7 +42,7 @@ template <class Format, u32 TILES, bool GATED> struct WeightsAt {
             sources[m] = Format::source(is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales, number);
         }
     }
-    // Loads those of the tile `ahead` tiles behind. What is not there stays as it is.
+    // Loads those of the tile `ahead` tiles further on. What is not there stays as it is.
     YGG_DEVICE void load(typename Format::Loaded (&to)[TILES], u32 ahead) const {
         if (t + ahead >= tiles_k) return;
 #pragma unroll
@@ -255,7 +255,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
         float sums[TILES][NT][4] = {};
         const Words4* rows_of_trip = first_rows;
         for (u32 t = part; t < part + steps * SPLIT_K; t += OF_TRIP) {
-            // Behind a trip comes the next one, or the first of the next tile.
+            // After a trip comes the next one, or the first of the next tile.
             const bool is_last = t + OF_TRIP >= steps * SPLIT_K;
             const u32 next_t = is_last ? part : index(t) + OF_TRIP;
             const Words4* rows_of_next = is_last ? first_rows : rows_of_trip + OF_TRIP * OF_TILE;
@@ -327,7 +327,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void wide_linear(const Yg
     const Stretches stretches{block_tiles, p.parts == nullptr};
     u32 turn = 0;
     typename Format::Loaded loaded[AHEAD][2] = {};
-    // What a step is of, or one behind the last, and its tile of inputs.
+    // What a step is of, or one past the last, and its tile of inputs.
     auto stretch_of = [&](u32 step) { return stretches[step < steps ? turn : turn + 1]; };
     auto tile_of = [&](u32 step) { return 2 * stretch_of(step).pair + group + (step < steps ? step : step - steps) * SPLIT_K; };
     // The weights of a trip of steps.
@@ -351,7 +351,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void wide_linear(const Yg
     auto stage_of = [&](u32 number) { return shared + (number % STAGES * 2 + group) * OF_TILE; };
     u32 number = 0;
     auto copy = [&](u32 step, u32 by) {
-        // Inputs behind the last are zeros.
+        // Inputs past the last are zeros.
         const u32 t = tile_of(step + by), first = column * WARP + lane();
         const bool is_there = t < p.tiles_k;
         Words4* to = stage_of(number + by) + first;
@@ -489,11 +489,11 @@ YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
     for (u32 w = 0; w < p.out.rows; ++w, x += p.columns) {
         float product = ygg::dot_f32(x, weights, p.columns);
         if (p.bias != nullptr) product = add_rn(product, p.bias[output]);
-        const float beside = p.up_codes ? ygg::dot_f32(x, up, p.columns) : 0.0f;
+        const float up_product = p.up_codes ? ygg::dot_f32(x, up, p.columns) : 0.0f;
         float* out = ygg::row_of(p.out, w) + output;
         if (ygg::lane() == 0) {
             if (p.up_codes)
-                *out = mul_rn(ygg::gated(p.function, product), beside);
+                *out = mul_rn(ygg::gated(p.function, product), up_product);
             else
                 *out = p.residual ? add_rn(*out, product) : product;
         }
@@ -523,7 +523,7 @@ template <class Format, bool GATED> YGG_DEVICE void linear_of_16(const YggLinear
     YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w32, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_32) { ygg::wide_linear<Format, 4, true>(p); } \
     YGG_KERNEL(ygg_gated_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 8, true>(p); }
 
-// Behind a wide product of several blocks along its inputs. grid: as it; tiles of 8 token rows
+// After a wide product of several blocks along its inputs. grid: as it; tiles of 8 token rows
 YGG_KERNEL(ygg_linear_join, YggLinear, YGG_LINEAR_THREADS) { ygg::join_linear<false>(p); }
 YGG_KERNEL(ygg_gated_join, YggLinear, YGG_LINEAR_THREADS) { ygg::join_linear<true>(p); }
 

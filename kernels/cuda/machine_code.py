@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges the machine code of every CUDA kernel by the table `budgets.txt` beside this program.
+"""Judges the machine code of every CUDA kernel by the table `budgets.txt` in the folder of this program.
 
 usage: machine_code.py CUOBJDUMP IMAGE... [--table]
 
@@ -20,7 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # Layouts of packed weights whose products are joined with sums of inputs.
 WITH_MINIMA = {"nibbles", "nibbles_wide"}
 # Of a multiprocessor: most warps, most blocks, bytes of shared memory (CUDA programming guide, technical specifications by compute
-# capability), and those that every block takes beside what its code says.
+# capability), and those that every block takes in addition to what its code says.
 MULTIPROCESSORS = {
     "sm_80": (64, 32, 164 << 10, 1 << 10),
     "sm_86": (48, 16, 100 << 10, 1 << 10),
@@ -104,7 +104,7 @@ def read(cuobjdump, image):
 
 
 def told_shared(kernel, numbers):
-    """Bytes of shared memory that a launch of the kernel asks for beside its own: those of attention at the widest head it takes, as
+    """Bytes of shared memory that a launch of the kernel asks for in addition to its own: those of attention at the widest head it takes, as
     `attention_shared` of the backend counts them, and those of `WideProduct`. Of the others it is none, or a few bytes for each range of
     logits."""
     if found := re.fullmatch(r"ygg_(?:linear|gated)_\w+_w(16|32|64)", kernel):

@@ -1,7 +1,7 @@
 // The only file that knows which compiler reads it: instructions that C++ has no word for, each with a twin for the host.
 //
 // nvcc and NVRTC take the first half; a host compiler takes the second, where a block is a team of fibers (emu/emulation.h).
-// No CUDA header is needed, so that NVRTC alone, without a toolkit beside it, compiles the kernels.
+// No CUDA header is needed, so that NVRTC alone, without a toolkit, compiles the kernels.
 #pragma once
 
 #include "abi.h"
@@ -85,7 +85,7 @@ YGG_DEVICE Words2 load_streamed(const Words2* from) {
 YGG_DEVICE Words4 load_words(const Words4* from) { return *from; }
 YGG_DEVICE float load_number(const float* from) { return *from; }
 
-// Begins to copy 16 bytes to shared memory, or to fill them with zeros. They are there for this thread once it has waited, for others behind
+// Begins to copy 16 bytes to shared memory, or to fill them with zeros. They are there for this thread once it has waited, for others after
 // a barrier.
 YGG_DEVICE void copy_async(void* to, const void* from, bool is_there) {
     const u32 at = static_cast<u32>(__cvta_generic_to_shared(to));

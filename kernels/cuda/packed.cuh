@@ -6,9 +6,9 @@
 namespace ygg {
 
 // A format of packed weights: `Loaded` is a lane's part of a tile of 16 outputs and 64 inputs as it lies in memory, `Source` where that of a
-// tile is, with those of the tiles behind it so many further on; `fragment` the left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
+// tile is, with those of later tiles so many elements further on; `fragment` the left operand of the multiplication with inputs 16 k .. 16 k + 16 of it. Tile t of row tile n is number n * tiles_k + t.
 //
-// Where weights have scales, fragments are codes, with a constant beside them that spares their conversion: exact as bf16, so that nothing
+// Where weights have scales, fragments are codes, with a constant added that saves their conversion: exact as bf16, so that nothing
 // of a weight is rounded. The products of SCALED fragments are summed, and a sum is made one of weights in f32: `scale * sum + offset * sum
 // of inputs`. Sums of inputs are products with ones.
 //
@@ -53,7 +53,7 @@ YGG_DEVICE void nibble_fragment(u32 (&a)[4], u32 word) {
 }
 // Bytes i and i + 1 of a word in the low bytes of two halves.
 YGG_DEVICE u32 spread_bytes(u32 word, u32 i) { return select_bytes(word, 0, 0x4040u + i + ((i + 1) << 8)); }
-// The sums of two words' bf16, which are exact here.
+// The sums of two words' bf16, which are exact here: by a product with 1, as compute capability 8.0 has no addition of bf16.
 YGG_DEVICE u32 exact_sum(u32 a, u32 b) { return fma_bf16(a, 0x3F803F80u, b); }
 // value = code * d + m, where a fragment has 128 + code.
 YGG_DEVICE Scale nibble_scale(float d, float m) { return {d, fma_rn(-128.0f, d, m)}; }
@@ -84,7 +84,7 @@ struct Centred {
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         nibble_fragment(a, word_of(from.codes, k));
 #pragma unroll
-        for (u32 r = 0; r < 4; ++r) a[r] = exact_sum(a[r], 0xC308C308u);
+        for (u32 r = 0; r < 4; ++r) a[r] = exact_sum(a[r], 0xC308C308u); // -136: from 128 + code to code - 8
     }
     // Of inputs 32 i .. 32 i + 32 and output g + 8 half.
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {

@@ -4,7 +4,7 @@
 #include "growth.cuh"
 
 // grid: 1. The best nodes (Yggdrasil, arXiv 2512.23858, verification-width pruning): a step down a path adds a logarithm of at most 0, so none is
-// worth more than its parent, and they are connected. Begun when all before it has ended: there is nothing to wait for.
+// worth more than its parent, and they are connected. A node is kept if few enough are better: trees are small, so counting needs no sort. Begun when all before it has ended: there is nothing to wait for.
 YGG_KERNEL(ygg_prune, YggPrune, YGG_MERGE_THREADS) {
     using namespace ygg;
     let_next_kernel_begin();

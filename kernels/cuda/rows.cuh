@@ -76,7 +76,7 @@ struct Quad {
     float of[4];
 };
 
-// Elements i .. i + 4 of a row, i a multiple of 4; zeros behind its last.
+// Elements i .. i + 4 of a row, i a multiple of 4; zeros past its last.
 YGG_DEVICE Quad quad_of(const float* x, u32 i, u32 columns) {
     Quad quad;
     if (i + 4 <= columns && reinterpret_cast<u64>(x) % 16 == 0) {

@@ -1,4 +1,4 @@
-// The walk through a verified tree where its candidates are, and the move of what it accepts: behind a forward nothing of the host is needed.
+// The walk through a verified tree where its candidates are, and the move of what it accepts: after a forward the host is not needed.
 #pragma once
 
 #include "candidates.cuh"
@@ -33,7 +33,7 @@ YGG_KERNEL(ygg_walk, YggWalk, YGG_WARP) {
     if (lane() == 0) p.path.count[0] = count;
 }
 
-// grid: planes. A thread moves its bytes of every slot in order, so sources may lie among the destinations behind them.
+// grid: planes. A thread moves its bytes of every slot in order, so sources may lie among later destinations.
 YGG_KERNEL(ygg_move_path, YggPathMoves, YGG_ROW_THREADS) {
     wait_for_kernels_before();
     u8* plane = p.cache + static_cast<u64>(blockIdx.x) * p.slots * p.slot_bytes;

@@ -3,14 +3,15 @@
 //! The meaning, which every implementation has to the last bit. `V` logits are cut into ranges of [`RANGE`] ids:
 //!
 //! 1. *Order.* Higher logit first, then lower id. NaN is never chosen.
-//! 2. *Range.* `m` is the largest logit of a range that is not NaN, or negative infinity. Its sum has 16 lanes, by id modulo
-//!    16: each adds [`weight`] of its logits beside `m` in order of ids; the lanes are joined by halves.
-//! 3. *Row.* `S` adds the ranges' sums in order, each times the [`weight`] of its `m` beside the largest of the row.
-//! 4. *Log-probability.* [`scaled`] of the logit beside the largest, minus [`ln S`](ln_positive).
+//! 2. *Range.* `m` is the largest logit of a range that is not NaN, or negative infinity. Its sum has 16 lanes, by id
+//!    modulo 16: each adds [`weight`] of its logits relative to `m` in order of ids; the lanes are joined by halves.
+//! 3. *Row.* `S` adds the ranges' sums in order, each times the [`weight`] of its `m` relative to the largest of the
+//!    row.
+//! 4. *Log-probability.* [`scaled`] of the logit relative to the largest, minus [`ln S`](ln_positive).
 //!
-//! All of it is in f32, products and sums rounded apart. So the sum's relative error stays below some hundred roundings at
-//! any vocabulary, and nothing depends on how ranges are dealt to threads. Log-probabilities rank drafts and never decide
-//! a token that is emitted.
+//! All of it is in f32, products and sums rounded apart. So the sum's relative error stays below some hundred roundings
+//! at any vocabulary, and nothing depends on how ranges are dealt to threads. Log-probabilities rank drafts and never
+//! decide a token that is emitted.
 
 mod exp;
 mod ln;
@@ -18,7 +19,8 @@ mod ln;
 pub use exp::exp_nonpositive;
 pub use ln::ln_positive;
 
-/// Ids that are summed together: 16 tiles of a linear.
+/// Ids that are summed together: 16 tiles of a linear. A range of logits takes 1 KiB a row, so the head's are folded
+/// before they leave the near caches.
 pub const RANGE: usize = 256;
 
 /// Lanes of a range's sum.
@@ -29,8 +31,8 @@ pub const LANES: usize = 16;
 pub struct Choice {
     /// Tokens, at least 1.
     pub k: usize,
-    /// Divides the logits before they become log-probabilities, finite and positive; without it, logits are kept as they
-    /// are and nothing is summed.
+    /// Divides the logits before they become log-probabilities, finite and positive; without it, logits are kept as
+    /// they are and nothing is summed.
     pub temperature: Option<f32>,
 }
 

@@ -1,4 +1,5 @@
-//! The CUDA kernels in `kernels/cuda` as the host sees them: their source, their parameters, and the layout of their weights.
+//! The CUDA kernels in `kernels/cuda` as the host sees them: their source, their parameters, and the layout of their
+//! weights.
 //!
 //! No device is touched here: the backend loads and launches.
 

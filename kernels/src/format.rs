@@ -138,7 +138,8 @@ formats! {
         Q4_0 = q4_0::SPEC,
         /// Blocks of 32: f16 scale `d`, f16 minimum `m`, 32 nibbles `q`; value `q * d + m`.
         Q4_1 = q4_1::SPEC,
-        /// Blocks of 256: f16 units `d` and `dmin`; each 32 nibbles `q` have 6-bit `s` and `m`; value `q * s * d - m * dmin`.
+        /// Blocks of 256: f16 units `d` and `dmin`; each 32 nibbles `q` have 6-bit `s` and `m`; value
+        /// `q * s * d - m * dmin`.
         Q4_K = q4_k::SPEC,
         /// Blocks of 256: f16 unit `d`; each 16 codes `q` of 6 bits have a signed byte `s`; value `(q - 32) * s * d`.
         Q6_K = q6_k::SPEC,
@@ -148,13 +149,15 @@ formats! {
         Q5_1 = q5_1::SPEC,
         /// As `Q4_K`, with codes of 5 bits.
         Q5_K = q5_k::SPEC,
-        /// Blocks of 256: f16 units `d` and `dmin`; each 16 codes `q` of 2 bits have 4-bit `s` and `m`; value `q * s * d - m * dmin`.
+        /// Blocks of 256: f16 units `d` and `dmin`; each 16 codes `q` of 2 bits have 4-bit `s` and `m`; value
+        /// `q * s * d - m * dmin`.
         Q2_K = q2_k::SPEC,
         /// Blocks of 256: f16 unit `d`; each 16 codes `q` of 3 bits have a 6-bit `s`; value `(q - 4) * (s - 32) * d`.
         Q3_K = q3_k::SPEC,
         /// Blocks of 32: f16 scale `d`, 32 nibbles that choose one of 16 values `v`; value `v * d`.
         IQ4_NL = iq4_nl::SPEC,
-        /// Blocks of 256: f16 unit `d`; each 32 nibbles, which choose as in `IQ4_NL`, have a 6-bit `s`; value `v * (s - 32) * d`.
+        /// Blocks of 256: f16 unit `d`; each 32 nibbles, which choose as in `IQ4_NL`, have a 6-bit `s`; value
+        /// `v * (s - 32) * d`.
         IQ4_XS = iq4_xs::SPEC,
         /// Blocks of 32: a power of two `d`, 32 floats of 4 bits `q`; value `q * d`.
         MXFP4 = mxfp4::SPEC,
@@ -355,7 +358,10 @@ pub enum MatrixError {
         columns: usize,
     },
     /// A row would end inside a block.
-    #[error("{columns} columns are not a whole number of {format} blocks of {}; store this tensor in another format", format.block_len())]
+    #[error(
+        "{columns} columns are not a whole number of {format} blocks of {}; store this tensor in another format",
+        format.block_len()
+    )]
     PartialBlock {
         /// Format of the file.
         format: WeightFormat,
@@ -374,7 +380,8 @@ pub enum MatrixError {
     },
     /// The byte count is wrong.
     #[error(
-        "a {format} matrix of shape [{rows}, {columns}] takes {expected} bytes, found {found}; the file is damaged or cut"
+        "a {format} matrix of shape [{rows}, {columns}] takes {expected} bytes, found {found}; the file is damaged or \
+         cut"
     )]
     Length {
         /// Format of the file.

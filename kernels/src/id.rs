@@ -71,7 +71,7 @@ pub enum Tier {
     Avx512,
     /// AVX-512 with VNNI and BF16.
     Avx512Bf16,
-    /// AMX tiles with BF16, beside AVX-512.
+    /// AMX tiles with BF16, in addition to AVX-512.
     Amx,
     /// An NVIDIA GPU. No tier of the processor: whether there is one, its backend knows.
     Cuda,
@@ -98,8 +98,8 @@ impl Tier {
         }
     }
 
-    /// Hash of the sources of its kernels and, for a processor, of the compiler's settings: two builds with the same one compute the same
-    /// bits at the same speed.
+    /// Hash of the sources of its kernels and, for a processor, of the compiler's settings: two builds with the same
+    /// one compute the same bits at the same speed.
     pub const fn kernel_set(self) -> &'static str {
         match self {
             Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {

@@ -16,8 +16,8 @@ pub enum KvFormat {
     F16,
     /// IEEE single.
     F32,
-    /// A signed byte for each element, and an f32 that they are multiplied with for each key and each value: their largest
-    /// magnitude by 127. What is not a number becomes 0.
+    /// A signed byte for each element, and an f32 that they are multiplied with for each key and each value: their
+    /// largest magnitude by 127. What is not a number becomes 0.
     Q8,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for KvFormat {
 /// Keys and values of one layer.
 ///
 /// Values are `[G, S, D]`: KV head, slot, element. Keys are `[G, S / 16, D, 16]`: the keys of 16 slots lie element by
-/// element, so that one vector holds an element of all of them and scores need no sums over lanes. Behind both lie, for
+/// element, so that one vector holds an element of all of them and scores need no sums over lanes. After both lie, for
 /// formats that have them, the scales, `[G, S]`. Memory is reserved for whole blocks of slots.
 #[derive(Clone, Copy, Debug)]
 pub struct KvLayer<'a> {
@@ -90,7 +90,7 @@ impl KvLayer<'_> {
     pub const NO_SLOT: u32 = u32::MAX;
     /// Largest head dimension: kernels turn a head in a buffer of this size.
     pub const MAX_HEAD_DIM: usize = 512;
-    /// Slots whose keys lie together; elements from one element of a key to the next.
+    /// Slots whose keys lie together, a vector of scores; elements from one element of a key to the next.
     pub const KEY_BLOCK: usize = 16;
 
     /// Bytes of the keys, and of the values.
@@ -102,7 +102,8 @@ impl KvLayer<'_> {
     ///
     /// # Safety
     /// For the view's lifetime `keys` and `values` each point to [`KvLayer::bytes`] initialised bytes, aligned to the
-    /// largest number in it, and hold finite numbers. While an op appends to a (slot, KV head), nothing else touches it.
+    /// largest number in it, and hold finite numbers. While an op appends to a (slot, KV head), nothing else touches
+    /// it.
     ///
     /// # Panics
     /// If a size is 0, or above [`KvLayer::MAX_HEAD_DIM`] for `head_dim`.
@@ -177,7 +178,7 @@ impl KvLayer<'_> {
         unsafe { self.keys.add((head * self.blocks() + block) * self.block_bytes()) }
     }
 
-    /// First element of the key of `(head, slot)`; each other is [`KvLayer::KEY_BLOCK`] elements behind the one before.
+    /// First element of the key of `(head, slot)`; each other is [`KvLayer::KEY_BLOCK`] elements after the one before.
     #[inline]
     pub(crate) fn key(&self, head: usize, slot: usize) -> *mut u8 {
         assert!(slot < self.slots, "slot {slot} of {self:?}");
@@ -195,13 +196,15 @@ impl KvLayer<'_> {
         unsafe { self.values.add(row * self.head_dim * self.format.bytes()) }
     }
 
-    /// Scale of the key of `(head, slot)`; those of the next slots of the head follow. Only where the format has scales.
+    /// Scale of the key of `(head, slot)`; those of the next slots of the head follow. Only where the format has
+    /// scales.
     #[inline]
     pub(crate) fn key_scale(&self, head: usize, slot: usize) -> *mut f32 {
         self.scale(self.keys, head, slot)
     }
 
-    /// Scale of the value of `(head, slot)`; those of the next slots of the head follow. Only where the format has scales.
+    /// Scale of the value of `(head, slot)`; those of the next slots of the head follow. Only where the format has
+    /// scales.
     #[inline]
     pub(crate) fn value_scale(&self, head: usize, slot: usize) -> *mut f32 {
         self.scale(self.values, head, slot)
@@ -212,7 +215,8 @@ impl KvLayer<'_> {
         let slots = self.blocks() * Self::KEY_BLOCK;
         assert!(self.format == KvFormat::Q8 && head < self.kv_heads && slot < slots, "a scale of {self:?}");
         let codes = self.kv_heads * slots * self.head_dim;
-        // SAFETY: inside the memory that `from_raw` was promised, which is aligned for numbers, as the codes are whole blocks.
+        // SAFETY: inside the memory that `from_raw` was promised, which is aligned for numbers, as the codes are whole
+        // blocks.
         unsafe { half.add(codes).cast::<f32>().add(head * slots + slot) }
     }
 

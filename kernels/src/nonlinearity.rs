@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-/// What becomes of a gate's products before they are multiplied with those beside them.
+/// The function that is applied to the gate's products before they are multiplied by the up products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Nonlinearity {
     /// `x * sigmoid(x)`: SwiGLU (arXiv 2002.05202).
     Silu,
-    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section 2).
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section
+    /// 2).
     GeluTanh,
 }
 

@@ -22,8 +22,8 @@ pub struct RopeTable {
 }
 
 impl RopeTable {
-    /// Angles `position * inv_freq[i]` for positions `0..positions`, computed in f64. Cosines and sines are multiplied with
-    /// `magnitude`, which is 1 but for models whose turned heads grow.
+    /// Angles `position * inv_freq[i]` for positions `0..positions`, computed in f64. Cosines and sines are multiplied
+    /// with `magnitude`, which is 1 but for models whose turned heads grow.
     ///
     /// # Panics
     /// If either size is 0.

@@ -187,8 +187,8 @@ impl<'a> RowsMut<'a> {
                 && columns.end <= self.held.end
         );
         let at = w * self.stride + (columns.start - self.held.start);
-        // SAFETY: inside the view by the assertion; `from_raw` promised that what an op writes is ours alone, and a window
-        // borrows it.
+        // SAFETY: inside the view by the assertion; `from_raw` promised that what an op writes is ours alone, and a
+        // window borrows it.
         unsafe { slice::from_raw_parts_mut(self.start.add(at), columns.len()) }
     }
 

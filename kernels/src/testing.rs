@@ -1,4 +1,4 @@
-//! Inputs for tests of kernels: reproducible numbers and matrices. Behind the feature `testing`.
+//! Inputs for tests of kernels: reproducible numbers and matrices. Needs the feature `testing`.
 
 use crate::WeightFormat;
 

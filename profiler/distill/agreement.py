@@ -22,7 +22,7 @@ SIMULATED_TOKENS = 128
 
 @dataclass(frozen=True)
 class Agreement:
-    """Shares in [0, 1]: `by_depth[d]` of RANKS for the d-th draft token behind a root. `steps[(Dd, Wd)]` are tokens a step."""
+    """Shares in [0, 1]: `by_depth[d]` of RANKS for the d-th draft token after a root. `steps[(Dd, Wd)]` are tokens a step."""
 
     by_depth: list[dict[int, float]]
     steps: dict[tuple[int, int], float]
@@ -51,7 +51,7 @@ def measure(drafter, sequences: list[Sequence], passes: int, simulated: int) -> 
         for depth, rows in enumerate(drafter.unroll(tokens[None], hidden[None], passes)):
             wanted = sequence.top_ids[1:, 0].long().to(device)
             asked = sequence.top_probabilities[1:, 0].to(device) > 0
-            # The first row behind a prompt whose root is behind it too.
+            # The first row after a prompt whose root comes after it too.
             asked[: sequence.prompt_tokens - 1 + depth] = False
             best = drafter.logits(rows[0, asked]).topk(max(RANKS), -1).indices
             for rank in RANKS:
@@ -88,7 +88,7 @@ def tokens_a_step(drafter, sequences: list[Sequence], growths: int, width: int) 
 
 @dataclass
 class Trees:
-    """The same shape behind every root: tokens, parents (-1 for the root) and depths (1 for its children) of nodes, [R, N] each."""
+    """The same shape after every root: tokens, parents (-1 for the root) and depths (1 for its children) of nodes, [R, N] each."""
 
     tokens: torch.Tensor
     parents: torch.Tensor
@@ -96,7 +96,7 @@ class Trees:
 
 
 def grow(drafter, tokens: torch.Tensor, hidden: torch.Tensor, roots: torch.Tensor, growths: int, width: int) -> Trees:
-    """An Equal-Growth Tree behind every root (rows of the drafter over the text): each growth adds the `width` candidates of highest
+    """An Equal-Growth Tree after every root (rows of the drafter over the text): each growth adds the `width` candidates of highest
     path probability, wherever they hang; the nodes of the last growth are not forwarded."""
     count = len(roots)
     rows, trees = drafter.trees(tokens, hidden, roots)
@@ -158,7 +158,7 @@ def _take(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 
 def accepted_depths(trees: Trees, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """How deep [R] the text behind each root (at `positions` [R] of `tokens`) is in its tree."""
+    """How deep [R] the text after each root (at `positions` [R] of `tokens`) is in its tree."""
     count = len(positions)
     accepted = torch.zeros(count, dtype=torch.long)
     at = torch.full((count,), -1)

@@ -48,7 +48,7 @@ def predicted(fit: tuple[float, float], tokens: float) -> float:
 
 def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus, options: dict, command: str,
           note: str = "") -> None:
-    """Writes README.md beside the drafter."""
+    """Writes README.md into the drafter's folder."""
     history = history_of(folder)
     last = history[-1]
     shape = asdict(drafter.shape)
@@ -121,7 +121,7 @@ and the best of them alone ({options['hard']:g} of the loss), against a trimmed 
 ## Agreement with the verifier
 
 On answers that were held back, by tokens seen in training (repetitions counted): the share of tokens where the verifier's own is among the drafter's best 1 / 4 / 8, for draft
-tokens 1 and {len(last['by_depth'])} behind a root, the text before them given; then tokens a step (the verifier's own included) of simulated trees that are verified whole. {begins}
+tokens 1 and {len(last['by_depth'])} after a root, the text before them given; then tokens a step (the verifier's own included) of simulated trees that are verified whole. {begins}
 
 | tokens seen | token 1 | token {len(last['by_depth'])} | {shapes} | judged on |
 |---|---|---|{'---|' * len(last['simulated_aal'])}---|

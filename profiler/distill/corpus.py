@@ -1,9 +1,9 @@
-"""The corpus on disk: shards of sequences with what the verifier said behind each token, and the split held back for validation.
+"""The corpus on disk: shards of sequences with what the verifier said after each token, and the split held back for validation.
 
-A shard is a safetensors file; N rows are the tokens of its S sequences behind each other:
+A shard is a safetensors file; N rows are the tokens of its S sequences, one after the other:
 `tokens` [N], `starts` [S + 1], `prompt_tokens` [S], `greedy` [S], `hidden` [N, D] float16 (times `hidden_scale`), `top_ids` [N, 16] and
 `top_probabilities` [N, 16] float16, all of the verifier after that token; probabilities are zero where it was not asked, as in prompts and
-behind a sequence's last token.
+after a sequence's last token.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ VALIDATION_SHARE = 20
 
 
 def is_held_back(prompt: list[int]) -> bool:
-    """Whether sequences behind a prompt are for validation alone. A prompt is on one side however often it is answered."""
+    """Whether sequences after a prompt are for validation alone. A prompt is on one side however often it is answered."""
     digest = hashlib.blake2b(numpy.array(prompt, dtype="<i4").tobytes(), digest_size=8).digest()
     return int.from_bytes(digest, "little") % VALIDATION_SHARE == 0
 
@@ -140,7 +140,7 @@ class Corpus:
                 unfinished.rename(file)
 
     def labelled_tokens(self) -> int:
-        """Tokens behind which the verifier was asked."""
+        """Tokens after which the verifier was asked."""
         total = 0
         for file in self.shards():
             with safe_open(file, "pt") as shard:
@@ -148,7 +148,7 @@ class Corpus:
         return total
 
     def is_enough(self, tokens: int) -> bool:
-        """Whether the verifier was asked behind so many tokens, and something is held back to judge by."""
+        """Whether the verifier was asked after so many tokens, and something is held back to judge by."""
         return self.labelled_tokens() >= tokens and any(text.held_back for text in self.texts())
 
     def texts(self, files: list[Path] | None = None):

@@ -23,7 +23,7 @@ class Fields:
     value: Callable
 
     def __call__(self, gguf: str | None, folder: str | None, default=_REQUIRED):
-        """What GGUF files, behind the architecture's name, and config.json call so; a container without a name for it has the default."""
+        """What GGUF files, after the architecture's name, and config.json call so; a container without a name for it has the default."""
         key = (gguf and f"{self.arch}.{gguf}") if self.is_gguf else folder
         found = self.value(key) if key else None
         if found is None:
@@ -60,7 +60,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a model computes beside its sizes. A cap of c bounds x by c tanh(x / c)."""
+    """What a model computes, apart from its sizes. A cap of c bounds x by c tanh(x / c)."""
 
     rotations: tuple[Rotation, ...]
     layers: tuple[Rule, ...]
@@ -81,7 +81,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class Family:
-    """What all models of a family have beside a llama's tensors, and what their files call otherwise."""
+    """What all models of a family have in addition to a llama's tensors, and what their files call otherwise."""
 
     paired: bool = False
     """GGUF files rotate neighbours, not the halves of a head as Hugging Face's do."""

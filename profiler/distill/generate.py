@@ -126,7 +126,7 @@ class Writer:
         count, first = len(prompts), 0
         cache.hold(prompts.shape[1])
         while first < count:
-            # As many as make few rows; prompts beside each other are of about the same length.
+            # As many as make few rows; neighbouring prompts are of about the same length.
             block = max(1, PREFILL_ROWS // int(ends[first : first + MOST_PREFILLED].max()))
             rows = slice(first, min(first + min(block, MOST_PREFILLED), count))
             longest = int(ends[rows].max())

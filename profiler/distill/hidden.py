@@ -61,7 +61,7 @@ class HiddenDrafter(nn.Module):
         return self.unroll(tokens, hidden, passes)
 
     def trees(self, tokens: torch.Tensor, hidden: torch.Tensor, roots: torch.Tensor) -> tuple[torch.Tensor, "HiddenTrees"]:
-        """One text: tokens [T], hidden rows [T, D]. Rows [R, D] of the roots (rows of the text) and trees that grow behind them."""
+        """One text: tokens [T], hidden rows [T, D]. Rows [R, D] of the roots (rows of the text) and trees that grow from them."""
         groups = self.shape.heads // self.shape.kv_heads
         seen = UnrolledAttention(groups)
         cosines, sines = self._rotation(torch.arange(1, len(tokens), device=tokens.device))
@@ -136,7 +136,7 @@ class HiddenDrafter(nn.Module):
 
 
 class HiddenTrees:
-    """Trees of drafts behind the roots of one text."""
+    """Trees of drafts after the roots of one text."""
 
     def __init__(self, drafter: HiddenDrafter, attention: TreeAttention, roots: torch.Tensor):
         self.drafter, self.attention = drafter, attention

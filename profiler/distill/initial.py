@@ -1,7 +1,7 @@
 """Where a hidden-state drafter begins: as a layer of the verifier whose input is guessed from what the drafter is given.
 
-The layer, and the final norm with the factor on logits behind it, are copies, without what the drafter has none of: biases, norms of heads
-and behind sub-layers. `eh_proj` is the linear least-squares guess of what that layer reads, from the token's embedding and the hidden row
+The layer, and the final norm with the factor on logits after it, are copies, without what the drafter has none of: biases, norms of heads
+and after sub-layers. `eh_proj` is the linear least-squares guess of what that layer reads, from the token's embedding and the hidden row
 before it; both are brought to unit variance by `enorm` and `hnorm`.
 """
 

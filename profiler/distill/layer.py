@@ -60,7 +60,7 @@ class Scale(nn.Module):
 class UnrolledAttention:
     """What rows see when drafting is unrolled over a text: pass 1 reads the verifier's rows, pass n the drafter's own of pass n - 1.
 
-    A row of pass n stands for a draft n - 1 tokens behind a root. It sees the rows of pass 1 up to that root, and behind the root
+    A row of pass n stands for a draft n - 1 tokens after a root. It sees the rows of pass 1 up to that root, and after the root
     the one row of each later pass that led to it. One object serves one layer; texts are [B, M, ...].
     """
 

@@ -110,7 +110,7 @@ class Verifier:
     def prefill(self, ids: torch.Tensor, cache: Cache, first: int, layers: int | None = None) -> torch.Tensor:
         """Hidden rows [B, T, D] of ids [B, T] at positions 0 to T - 1; writes sequences `first` to `first + B` of the cache.
 
-        With `layers` only so many layers are run, and the rows are what the next one reads. Rows behind the end of a shorter prompt are made too. They mean nothing, and no row before them sees them.
+        With `layers` only so many layers are run, and the rows are what the next one reads. Rows past the end of a shorter prompt are made too. They mean nothing, and no row before them sees them.
         """
         sequences, length = ids.shape
         positions = torch.arange(length, device=ids.device)
@@ -160,8 +160,8 @@ class Verifier:
         def recall(number, rows, taps):
             sequences = torch.arange(len(ids), device=ids.device)[:, None]
             cache.keys[number][sequences, positions[:, None]] = rows
-            behind = positions[:, None] - torch.arange(taps - 1, -1, -1, device=ids.device)
-            kept = cache.keys[number][sequences, behind.clamp_min(0)] * (behind >= 0)[..., None]
+            earlier = positions[:, None] - torch.arange(taps - 1, -1, -1, device=ids.device)
+            kept = cache.keys[number][sequences, earlier.clamp_min(0)] * (earlier >= 0)[..., None]
             return kept.transpose(1, 2)[:, None]
 
         return self._forward(ids[:, None], positions[:, None], cache, attend, recall)[:, 0]
@@ -198,8 +198,8 @@ class Verifier:
             if rule.taps is None:
                 mixed = self._attended(number, layer, inner, None if rule.rotation is None else turns[rule.rotation], attend)
             else:
-                before, behind, rows = inner.chunk(3, -1)
-                mixed = behind * (recall(number, before * rows, rule.taps) * layer["taps"]).sum(-1)
+                gate_before, gate_after, rows = inner.chunk(3, -1)
+                mixed = gate_after * (recall(number, gate_before * rows, rule.taps) * layer["taps"]).sum(-1)
             out = functional.linear(mixed, layer["out"])
             x = x + traits.residual_scale * self._normed(out, layer["attention_output_norm"])
             gate, up = functional.linear(self._normed(x, layer["mlp_norm"]).to(self.dtype), layer["gate_up"]).chunk(2, -1)

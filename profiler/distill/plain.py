@@ -21,7 +21,7 @@ LAYERS, WIDTH, HEAD_WIDTH = 3, 256, 64
 class PlainDrafter(nn.Module):
     """Rows are of positions 1 and on, so that both kinds are judged alike: row j of a text follows its tokens 0 to j + 1.
 
-    It reads no hidden rows: what it drafts behind a root does not depend on how deep, and one pass is all there is to unroll.
+    It reads no hidden rows: what it drafts after a root does not depend on how deep, and one pass is all there is to unroll.
     """
 
     def __init__(self, shape: Shape):
@@ -57,7 +57,7 @@ class PlainDrafter(nn.Module):
         return self.unroll(tokens, hidden, 1)
 
     def trees(self, tokens: torch.Tensor, hidden: torch.Tensor | None, roots: torch.Tensor) -> tuple[torch.Tensor, "PlainTrees"]:
-        """One text: tokens [T]. Rows [R, D] of the roots (rows of the text) and trees that grow behind them."""
+        """One text: tokens [T]. Rows [R, D] of the roots (rows of the text) and trees that grow from them."""
         attentions = [UnrolledAttention(self._groups) for _ in self.layers]
         rows = self._text(tokens[None], attentions)[0, 1:]
         # The text's keys have been repeated for the heads that share them; the trees see the text up to the root's token.
@@ -120,7 +120,7 @@ class PlainDrafter(nn.Module):
 
 
 class PlainTrees:
-    """Trees of drafts behind the roots of one text."""
+    """Trees of drafts after the roots of one text."""
 
     def __init__(self, drafter: PlainDrafter, attentions: list[TreeAttention], roots: torch.Tensor):
         self.drafter, self.attentions = drafter, attentions

@@ -29,11 +29,11 @@ class Options:
     warm_up: int = 40
     """Steps until the learning rate is whole."""
     passes: int = 2
-    """Draft tokens behind a root that training unrolls."""
+    """Draft tokens after a root that training unrolls."""
     fade: float = 0.6
     """Weight of a pass's loss against that of the pass before."""
     hard: float = 0.3
-    """Weight of the verifier's best token alone, beside its 16 best as a distribution."""
+    """Weight of the verifier's best token alone, in addition to its 16 best as a distribution."""
     others: int = 1024
     """Tokens outside the trimmed head that are drawn for every step, so that the whole head stays usable."""
     regression: float = 0.0

@@ -58,7 +58,7 @@ mod tests {
     fn every_module_is_brought_along() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("distill");
         let mut found: Vec<String> = fs::read_dir(folder)
-            .expect("the program is beside the crate")
+            .expect("the program is in the crate's folder")
             .map(|entry| entry.expect("listed").file_name().into_string().expect("UTF-8"))
             .filter(|name| name.ends_with(".py"))
             .collect();

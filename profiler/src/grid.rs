@@ -20,7 +20,8 @@ pub struct GridSettings {
     pub fewest: usize,
     /// Samples at which a noisy cell is left as it is.
     pub most: usize,
-    /// Relative spread above which a cell is noisy, unless it spreads over [`QUIET_US`](crate::statistics::QUIET_US) at most.
+    /// Relative spread above which a cell is noisy, unless it spreads over [`QUIET_US`](crate::statistics::QUIET_US) at
+    /// most.
     pub noise_threshold: f64,
     /// Time for the whole grid, warm-up included.
     pub budget: Duration,
@@ -62,14 +63,14 @@ pub struct CellSamples {
 pub struct Wanted<'a> {
     /// Cells without which there is no use in measuring.
     pub needed: &'a [Cell],
-    /// Groups of further cells, the most useful first. Where the first round takes more than its share of the fewest rounds, the groups
-    /// that it has not finished by then are left out.
+    /// Groups of further cells, the most useful first. Where the first round takes more than its share of the fewest
+    /// rounds, the groups that it has not finished by then are left out.
     pub spare: &'a [Vec<Cell>],
 }
 
 impl Wanted<'_> {
-    /// Where the group of spare cells begins that has the cell at `place`: a cell that is given up takes its group and those behind it along.
-    /// Nothing can be done without the needed ones.
+    /// Where the group of spare cells begins that has the cell at `place`: a cell that is given up takes its group and
+    /// the later ones along. Nothing can be done without the needed ones.
     fn group_begins(self, place: usize) -> Option<usize> {
         let lengths = std::iter::once(self.needed.len()).chain(self.spare.iter().map(Vec::len));
         let begins = lengths.scan(0, |sum, length| {
@@ -128,7 +129,8 @@ pub enum GridError<E: std::error::Error + 'static> {
     },
     /// The budget was spent before there was enough to judge.
     #[error(
-        "measured {rounds} of at least {expected} rounds over {cells} cells in {spent:.1?}: allow more time or fewer cells"
+        "measured {rounds} of at least {expected} rounds over {cells} cells in {spent:.1?}: allow more time or fewer \
+         cells"
     )]
     Budget {
         /// Complete rounds.
@@ -144,10 +146,10 @@ pub enum GridError<E: std::error::Error + 'static> {
 
 /// Measures cells in rounds (A B C, A B C, ...), so that a slow drift of the machine affects all of them alike.
 ///
-/// Every cell is warmed up first, and short forwards again before each sample. Warm-up and first round show for which spare cells there is
-/// time. After [`GridSettings::repetitions`] rounds the
-/// noisy cells are measured further, also in rounds, until they are quiet or have [`GridSettings::most`] samples.
-/// `progress` gets (runs done, runs expected); the second number grows when noisy cells need more.
+/// Every cell is warmed up first, and short forwards again before each sample. Warm-up and first round show for which
+/// spare cells there is time. After [`GridSettings::repetitions`] rounds the noisy cells are measured further, also in
+/// rounds, until they are quiet or have [`GridSettings::most`] samples. `progress` gets (runs done, runs expected); the
+/// second number grows when noisy cells need more.
 ///
 /// # Errors
 /// [`GridError`]: an unusable list or settings, a failing subject, or too small a budget.
@@ -272,13 +274,14 @@ pub fn measure_grid_with_clock<S: Subject>(
     Ok(Measurement { cells: cells.collect(), is_spared, noisy, budget_spent })
 }
 
-/// How often a forward of this time is repeated before a sample. The time of a short one depends on what ran before it (caches, clocks, parked
-/// threads). While decoding that is a forward of the same kind, so it is repeated until its time has settled; a long one settles by itself.
+/// How often a forward of this time is repeated before a sample. The time of a short one depends on what ran before it
+/// (caches, clocks, parked threads). While decoding that is a forward of the same kind, so it is repeated until its
+/// time has settled; a long one settles by itself.
 fn repeated(us: f64) -> usize {
     if us > 0.0 { (SETTLED_US / us) as usize } else { usize::MAX }
 }
 
-/// One sample, behind `before` runs that are not counted; host stages need none.
+/// One sample, after `before` runs that are not counted; host stages need none.
 fn run<S: Subject>(subject: &mut S, cell: &Cell, before: usize) -> Result<f64, GridError<S::Error>> {
     let failed = |source| GridError::Subject { cell: cell.clone(), source };
     let before = if matches!(cell.stage, Stage::Host(_)) { 0 } else { before };

@@ -3,8 +3,9 @@
 //! The walk: [`measure_grid`] runs a [`Subject`] cell by cell and keeps raw samples ([`CellSamples`]);
 //! [`LatencyTable::from_samples`] derives medians and spreads from them; a [`Profile`] binds the samples, the recorded
 //! acceptance [`Trace`]s, the [`DepthPredictor`]s that [`cross_fit`] trained on them, the times of tunings
-//! ([`TuningMeasurement`]) and the [`Fingerprints`] of machine, model and build into what the planner reads.
-//! The crate knows no graph, no model, no backend and no file of profiles. It also brings the program that makes drafters along ([`DISTILL_MODULES`]), as text.
+//! ([`TuningMeasurement`]) and the [`Fingerprints`] of machine, model and build into what the planner reads. The crate
+//! knows no graph, no model, no backend and no file of profiles. It also brings the program that makes drafters along
+//! ([`DISTILL_MODULES`]), as text.
 #![forbid(unsafe_code)]
 
 mod depth;

@@ -1,4 +1,5 @@
-//! Recorded steps of drafters that learn from the verifier while they decode: what each step drafted, and what was accepted.
+//! Recorded steps of drafters that learn from the verifier while they decode: what each step drafted, and what was
+//! accepted.
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -6,8 +7,9 @@ use crate::{
     trace::{Fault, TraceError, check_edges, check_path, ensure, fault},
 };
 
-/// The steps of one such drafter over calibration prompts, decoded at one temperature one after another in one shape. What it drafts
-/// depends on what it learned before, so every shape needs a recording of its own, except shapes that verify slightly fewer rows.
+/// The steps of one such drafter over calibration prompts, decoded at one temperature one after another in one shape.
+/// What it drafts depends on what it learned before, so every shape needs a recording of its own, except shapes that
+/// verify slightly fewer rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveTrace {
     /// Which drafter of the profile.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::{Difference, compare};
 
-/// Processor features that decide which kernels run or how fast; the rest of the flags come and go with kernel versions.
+/// Processor features that decide which kernels run or how fast; the rest of the flags come and go with kernel
+/// versions.
 const RELEVANT_FLAGS: &[&str] = &[
     "amx_bf16",
     "amx_complex",

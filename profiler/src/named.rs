@@ -1,6 +1,7 @@
 //! Enums whose variants have names.
 
-/// Defines an enum without fields, `ALL` its variants in order, the `name` of each, and its `Display`, which is the name.
+/// Defines an enum without fields, `ALL` its variants in order, the `name` of each, and its `Display`, which is the
+/// name.
 #[macro_export]
 macro_rules! named {
     ($(#[$meta:meta])* $vis:vis enum $enum:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {

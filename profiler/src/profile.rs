@@ -45,8 +45,9 @@ pub struct Profile {
     pub tunings: Vec<TuningMeasurement>,
     /// Raw samples by cell.
     pub measurements: Vec<CellSamples>,
-    /// Samples of some verification cells at one context, one of each for every visit from before anything was recorded to the end: they tell
-    /// what several rows cost beside one on the whole, and how much that changes. Empty where there was no time for them.
+    /// Samples of some verification cells at one context, one of each for every visit from before anything was recorded
+    /// to the end: they tell what several rows cost relative to one on average, and how much that changes. Empty where
+    /// there was no time for them.
     pub visits: Vec<CellSamples>,
     /// Recorded steps of model drafters, one trace per drafter and temperature.
     pub traces: Vec<Trace>,
@@ -113,7 +114,8 @@ impl Profile {
         temperatures
     }
 
-    /// The latency table of the samples; forwards of several rows cost what they do on the whole, by the [visits](Profile::visits).
+    /// The latency table of the samples; forwards of several rows cost what they do on the whole, by the
+    /// [visits](Profile::visits).
     ///
     /// # Errors
     /// [`TableError`] if a sample is not a time.

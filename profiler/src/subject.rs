@@ -43,34 +43,41 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends`, `host:NAME`.
+/// A stage of one step. Its text form is stable: `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`,
+/// `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends`,
+/// `host:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Stage {
-    /// One verifier forward of a greedy request, which ends with the best token of every row; width 1 is the plain decoding
-    /// step.
+    /// One verifier forward of a greedy request, which ends with the best token of every row; width 1 is the plain
+    /// decoding step.
     Verify,
-    /// A verification in one launch of the device: such a forward, the walk through its tree and the move of what is accepted in the cache;
-    /// width = rows verified.
+    /// A verification in one launch of the device: such a forward, the walk through its tree and the move of what is
+    /// accepted in the cache; width = rows verified.
     VerifyWalk,
-    /// Such a forward on a device that runs beside the host, with a forward of a drafter that runs a model of its own begun beside it: of the
-    /// verified rows but the root, and at most as many as a growth has. Both are waited for; width = rows verified.
+    /// Such a forward on a device that runs in parallel with the host, and at the same time a forward of a drafter that
+    /// runs a model of its own: of the verified rows but the root, and at most as many as a growth has. Both are waited
+    /// for; width = rows verified.
     VerifyTail(DrafterName),
-    /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one whole proposal of a drafter without a model.
+    /// One forward of a model drafter at a width, which ends with the candidates of every row, or (at width 1) one
+    /// whole proposal of a drafter without a model.
     Draft(DrafterName),
-    /// The first forward in a step of a drafter that runs a model of its own: behind a forward of the verifier, whose weights have pushed
-    /// the drafter's out of the caches. Its other forwards are [`Draft`](Self::Draft).
+    /// The first forward in a step of a drafter that runs a model of its own: after a forward of the verifier, whose
+    /// weights have pushed the drafter's out of the caches. Its other forwards are [`Draft`](Self::Draft).
     DraftHead(DrafterName),
-    /// A draft phase of one growth in one launch of the device: the root's forward, and the growth; width = nodes grown.
+    /// A draft phase of one growth in one launch of the device: the root's forward, and the growth; width = nodes
+    /// grown.
     FirstGrowth(DrafterName),
     /// What one growth more adds to such a phase: a forward of a growth's nodes, and the growth; width = nodes grown.
     NextGrowth(DrafterName),
-    /// What a verification adds behind a draft phase that the host does not wait for, where the device chooses the nodes, walks and moves by
-    /// itself; width = rows verified.
+    /// What a verification adds after a draft phase that the host does not wait for, where the device chooses the
+    /// nodes, walks and moves by itself; width = rows verified.
     VerifyGrown(DrafterName),
-    /// The reading of all streamed weights by a forward that computes next to nothing, behind a staging buffer that is full; width 1.
+    /// The reading of all streamed weights by a forward that computes next to nothing and finds the staging buffer
+    /// full; width 1.
     Read,
-    /// The part of a forward for which no weight is read: embedding, head, and the groups that are whole in memory; width = rows.
+    /// The part of a forward for which no weight is read: embedding, head, and the groups that are whole in memory;
+    /// width = rows.
     Resident,
     /// A forward without any group: embedding and head; width = rows.
     Ends,
@@ -83,7 +90,7 @@ pub enum Stage {
 pub enum Worker {
     /// Forwards of the drafter, or its whole proposal.
     Drafter,
-    /// The forward of the verifier, with what a device does behind it.
+    /// The forward of the verifier, with what a device does after it.
     Verifier,
     /// Work between forwards.
     Host(HostStage),
@@ -283,7 +290,9 @@ impl TryFrom<String> for Stage {
 pub enum NameError {
     /// The text names no stage.
     #[error(
-        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends` or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+        "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, \
+         `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends` \
+         or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
     )]
     Stage {
         /// The text found.

@@ -118,8 +118,8 @@ impl LatencyTable {
         widths
     }
 
-    /// The part of the table that says what steps cost behind `context` committed tokens: forwards of widths that were measured there or
-    /// behind more, and what the host does, which no context changes. `None` where no forward was.
+    /// The part of the table that says what steps cost after `context` committed tokens: forwards of widths that were
+    /// measured there or after more, and what the host does, which no context changes. `None` where no forward was.
     pub fn reaching(&self, context: u32) -> Option<LatencyTable> {
         let is_host = |cell: &Cell| matches!(cell.stage, Stage::Host(_));
         let reaches: BTreeSet<(&Stage, u32)> = self
@@ -142,7 +142,8 @@ impl LatencyTable {
     /// The median cost of `stage` at `width`, in microseconds, with `context` committed tokens.
     ///
     /// Widths are exact: cost over width is a staircase, so nothing is interpolated across it. Between two measured
-    /// contexts the cost is linear, as attention is; outside the measured ones the nearest holds, never an extrapolation.
+    /// contexts the cost is linear, as attention is; outside the measured ones the nearest holds, never an
+    /// extrapolation.
     ///
     /// # Errors
     /// [`TableError::Unmeasured`] if the stage was not measured at this width.

@@ -8,8 +8,8 @@ use crate::subject::DrafterName;
 /// Log-probabilities come from a float softmax, whose largest entry may round to just above one.
 const LOG_PROB_ROUNDING: f32 = 1e-3;
 
-/// The steps of one model drafter along the answers to a calibration set, at one temperature: at places in a row of an answer it drafted the
-/// largest planned Equal-Growth Tree.
+/// The steps of one model drafter along the answers to a calibration set, at one temperature: at places in a row of an
+/// answer it drafted the largest planned Equal-Growth Tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// Which drafter of the profile.
@@ -33,7 +33,7 @@ pub struct Trace {
 pub struct PromptTrace {
     /// Kind of the prompt, as the calibration set calls it.
     pub kind: String,
-    /// Steps in order, each behind more of the answer than the one before.
+    /// Steps in order, each after more of the answer than the one before.
     pub steps: Vec<StepTrace>,
 }
 
@@ -48,10 +48,10 @@ pub struct StepTrace {
     pub tokens: Vec<u32>,
     /// The forwarded nodes with their best continuations.
     pub expanded: Vec<Expansion>,
-    /// Tokens the verifier says behind the root: the path that it would accept, then the bonus token.
+    /// Tokens the verifier says after the root: the path that it would accept, then the bonus token.
     pub verified: Vec<u32>,
-    /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on this prompt;
-    /// empty where none was trained.
+    /// P(at least d drafted tokens are accepted), d = 1, 2, ..., predicted by a depth network that was not trained on
+    /// this prompt; empty where none was trained.
     pub predicted: Vec<f32>,
 }
 
@@ -135,8 +135,8 @@ impl Trace {
         self.prompts.iter().flat_map(|prompt| &prompt.steps)
     }
 
-    /// How many of a step's drafted tokens were accepted, and for how many depths that is known: all, unless the request ended
-    /// inside the draft.
+    /// How many of a step's drafted tokens were accepted, and for how many depths that is known: all, unless the
+    /// request ended inside the draft.
     pub fn outcome(&self, step: &StepTrace) -> (u32, u32) {
         let mut at = 0;
         let mut accepted = 0;

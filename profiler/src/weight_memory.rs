@@ -1,11 +1,13 @@
 //! What a model whose weights are streamed takes in memory, however many of its matrices stay there.
 use serde::{Deserialize, Serialize};
 
-/// A size that no memory has, small enough that sizes can be added up; and of a token, that they can be for any context.
+/// A size that no memory has, small enough that sizes can be added up; and of a token, that they can be for any
+/// context.
 const NO_SIZE: u64 = 1 << 58;
 const NO_SLOT: u64 = NO_SIZE >> 32;
 
-/// The memory of a model some of whose weights are read for every forward. All of it follows from sizes; nothing was measured.
+/// The memory of a model some of whose weights are read for every forward. All of it follows from sizes; nothing was
+/// measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightMemory {
     /// Packed bytes of what always stays in memory: embedding, head, norms and biases.
@@ -16,9 +18,9 @@ pub struct WeightMemory {
     pub measured: u32,
     /// At that split, packed bytes of the matrices of groups of which none is streamed.
     pub whole_bytes: u64,
-    /// What one token of context takes, in the cache and beside it.
+    /// What one token of context takes, in the cache and elsewhere.
     pub slot_bytes: u64,
-    /// What a session takes beside its context.
+    /// What a session takes in addition to its context.
     pub session_bytes: u64,
     /// The longest context of the model.
     pub model_context: u32,
@@ -35,7 +37,8 @@ pub struct Split {
     pub streamed_bytes: u64,
     /// The staging buffer.
     pub staging_bytes: u64,
-    /// What substitutes of the streamed matrices take, by ascending bits; those of bits that make none of them smaller are missing.
+    /// What substitutes of the streamed matrices take, by ascending bits; those of bits that make none of them smaller
+    /// are missing.
     pub substitutes: Vec<SubstituteBytes>,
 }
 

@@ -10,8 +10,8 @@ use super::NOT_BUILT_IN;
 use super::cuda;
 use super::{BackendError, Executables, Tier, available_tiers, cpu};
 
-/// Like [`load`](super::load), for programs that are to be run op by op, each by itself: what static programs are measured against. They must
-/// be unfused, with bytes of its own for every value. What is opened from them allocates.
+/// Like [`load`](super::load), for programs that are to be run op by op, each by itself: what static programs are
+/// measured against. They must be unfused, with bytes of its own for every value. What is opened from them allocates.
 ///
 /// # Errors
 /// As `load`, and [`BackendError::NeverEager`] for the reference tier, which is no measure of anything.

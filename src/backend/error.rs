@@ -17,7 +17,8 @@ pub enum BackendError {
     },
     /// A tier that runs nothing eagerly.
     #[error(
-        "eager execution is for tiers that are timed: expected one of {available}, found `{found}`; choose one of these, or a GPU"
+        "eager execution is for tiers that are timed: expected one of {available}, found `{found}`; choose one of \
+         these, or a GPU"
     )]
     NeverEager {
         /// Tier asked for.
@@ -41,8 +42,9 @@ pub enum BackendError {
     },
     /// Memory of the host that a GPU reads was refused.
     #[error(
-        "{bytes} bytes of pinned memory for streamed weights were refused by the system, behind {pinned} of {total}: expected room for all; \
-         end what else runs here, raise the limit of locked memory, or let more weights stay on the device"
+        "{bytes} bytes of pinned memory for streamed weights were refused by the system after {pinned} of {total}: \
+         expected room for all; end what else runs here, raise the limit of locked memory, or let more weights stay \
+         on the device"
     )]
     PinnedMemory {
         /// How much.
@@ -54,7 +56,8 @@ pub enum BackendError {
     },
     /// Streamed weights could not be read.
     #[error(
-        "the weights that are streamed from `{}` cannot be read: {reason}; check the disk, and remove the file for it to be made again",
+        "the weights that are streamed from `{}` cannot be read: {reason}; check the disk, and remove the file for it \
+         to be made again",
         path.display()
     )]
     Stream {
@@ -99,7 +102,8 @@ pub enum BackendError {
     },
     /// Memory of a GPU was refused.
     #[error(
-        "{bytes} bytes for {what} were refused by {device}, where {free} of {total} bytes are free; use a shorter context or a smaller model, or end what else runs there"
+        "{bytes} bytes for {what} were refused by {device}, where {free} of {total} bytes are free; use a shorter \
+         context or a smaller model, or end what else runs there"
     )]
     DeviceMemory {
         /// What it was for.

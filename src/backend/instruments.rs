@@ -1,4 +1,4 @@
-//! Instruments of a replay: what measurements and checks need beside forwards.
+//! Instruments of a replay: what measurements and checks need in addition to forwards.
 //!
 //! No clock is read here.
 
@@ -24,7 +24,7 @@ pub enum Moment {
 /// Called at every moment as it comes.
 pub type Observer<'a> = &'a mut (dyn FnMut(Moment) + Send);
 
-/// Work beside forwards that shows one limit of the machine.
+/// Work other than forwards that shows one limit of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exercise {
     /// Read all weights that are in memory, shared as steps share them: bytes.
@@ -48,7 +48,8 @@ pub enum Exercise {
 
 /// A replay that can be measured, tuned and checked.
 pub trait Instruments: Debug {
-    /// Like [`Replay::begin`](super::Replay::begin), and calls the observer at every [`Moment`]. Results are the same bits.
+    /// Like [`Replay::begin`](super::Replay::begin), and calls the observer at every [`Moment`]. Results are the same
+    /// bits.
     fn replay_observed(
         &mut self,
         program: ProgramId,

@@ -10,8 +10,8 @@ use crate::ir::{ConvSpec, KvSpec, Region};
 
 use super::BackendError;
 
-/// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views. They are touched when
-/// allocated, so that no forward waits for the system to find a page.
+/// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views. They are touched
+/// when allocated, so that no forward waits for the system to find a page.
 #[derive(Debug)]
 pub(super) struct Block {
     start: NonNull<u8>,
@@ -96,8 +96,8 @@ pub(super) struct Arena(Places);
 enum Places {
     /// Offsets are those of one block.
     Together(Block),
-    /// Of eager execution: every value has a buffer while it is claimed, found by its offset; released ones wait in a cache, by size, to be claimed
-    /// again.
+    /// Of eager execution: every value has a buffer while it is claimed, found by its offset; released ones wait in a
+    /// cache, by size, to be claimed again.
     #[cfg(feature = "planner")]
     Apart { claimed: BTreeMap<usize, Block>, released: BTreeMap<usize, Vec<Block>> },
 }
@@ -143,7 +143,8 @@ impl Arena {
     #[expect(clippy::mut_from_ref, reason = "the caller promises to be the row's only user")]
     pub(super) unsafe fn row_mut(&self, region: &Region, row: usize) -> &mut [f32] {
         assert!(row < region.rows, "row {row} of {}", region.rows);
-        // SAFETY: a row of the region, which is inside the arena by `start` and initialised; ours alone by the caller's promise.
+        // SAFETY: a row of the region, which is inside the arena by `start` and initialised; ours alone by the caller's
+        // promise.
         unsafe {
             std::slice::from_raw_parts_mut(self.start(region).add(row * region.row_stride), region.columns)
         }
@@ -152,7 +153,8 @@ impl Arena {
 
 #[cfg(feature = "planner")]
 impl Arena {
-    /// An arena without bytes, for programs whose values have bytes of their own: each must be claimed before it is written.
+    /// An arena without bytes, for programs whose values have bytes of their own: each must be claimed before it is
+    /// written.
     pub(super) fn apart() -> Self {
         Self(Places::Apart { claimed: BTreeMap::new(), released: BTreeMap::new() })
     }
@@ -194,8 +196,8 @@ impl Arena {
     }
 }
 
-/// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, and what convolutions keep: `[layer]`, as
-/// [`ConvLayer`] says. Zeroed at first so that whatever is read is finite.
+/// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, and what convolutions keep:
+/// `[layer]`, as [`ConvLayer`] says. Zeroed at first so that whatever is read is finite.
 #[derive(Debug)]
 pub(super) struct KvCache {
     block: Block,

@@ -2,8 +2,9 @@
 //!
 //! A backend takes whole [`Program`]s of one graph. [`Executables`] is immutable and shared; what one request needs
 //! (arena, cache, threads) is a [`Replay`] opened from it. Law: `Replay` methods allocate nothing, and a row's result
-//! depends only on the logical sequence it attends to, never on width, thread count, row order or slots.
-//! `cpu` is this processor, `cuda` a GPU. `reference` is the judge: scalar kernels, one thread, nothing fused beyond what the program says.
+//! depends only on the logical sequence it attends to, never on width, thread count, row order or slots. `cpu` is this
+//! processor, `cuda` a GPU. `reference` is the judge: scalar kernels, one thread, nothing fused beyond what the program
+//! says.
 
 mod cpu;
 #[cfg(feature = "cuda")]
@@ -48,7 +49,7 @@ pub const CUDA_FORMATS: [WeightFormat; 9] = ygg_kernels::cuda::packing::Layout::
 pub struct SlotLayout {
     /// Longest committed sequence in tokens; also the number of positions.
     pub context: usize,
-    /// Slots behind the committed prefix for the rows of trees.
+    /// Slots after the committed prefix for the rows of trees.
     pub scratch: usize,
 }
 
@@ -70,7 +71,7 @@ pub struct ReplayOptions {
     pub pinning: Pinning,
     /// Workers of another replay to run on, as many as `threads` says; none to start some.
     pub workers: Option<Workers>,
-    /// Most slots that a row attends to behind its prefix: those of its ancestors and its own.
+    /// Most slots that a row attends to after its prefix: those of its ancestors and its own.
     pub tail_capacity: usize,
 }
 
@@ -90,8 +91,8 @@ pub trait Executables: Send + Sync + Debug {
     /// Bytes that [`open`](Self::open) would take for this layout.
     fn replay_bytes(&self, options: &ReplayOptions) -> usize;
 
-    /// The same with more programs, whose ids follow these: of one graph that was derived from theirs, so that its weights
-    /// begin with theirs. Weights that are loaded are shared; `weights` is asked for the others only.
+    /// The same with more programs, whose ids follow these: of one graph that was derived from theirs, so that its
+    /// weights begin with theirs. Weights that are loaded are shared; `weights` is asked for the others only.
     ///
     /// # Errors
     /// [`BackendError`] when a weight cannot be packed.
@@ -102,8 +103,8 @@ pub trait Executables: Send + Sync + Debug {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError>;
 
-    /// Other programs over the same weights, with caches of their own: of one graph whose weights begin with those of these
-    /// programs' graph. Weights that are loaded are shared; `weights` is asked for the others only.
+    /// Other programs over the same weights, with caches of their own: of one graph whose weights begin with those of
+    /// these programs' graph. Weights that are loaded are shared; `weights` is asked for the others only.
     ///
     /// # Errors
     /// [`BackendError`] when a weight cannot be packed, or the device cannot run a program.
@@ -114,8 +115,8 @@ pub trait Executables: Send + Sync + Debug {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError>;
 
-    /// Writes the embedding `[D]` of a token, as forwards read it. If the device fails it writes zeros, and all replays have
-    /// [failed](Replay::failure).
+    /// Writes the embedding `[D]` of a token, as forwards read it. If the device fails it writes zeros, and all replays
+    /// have [failed](Replay::failure).
     ///
     /// # Panics
     /// If the programs embed nothing, the token is outside the vocabulary or the row has another length.
@@ -128,14 +129,16 @@ pub trait Executables: Send + Sync + Debug {
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError>;
 }
 
-/// One request's state on a device: arena, key/value cache, threads. It runs forwards; what else it can do are its [`Capabilities`].
+/// One request's state on a device: arena, key/value cache, threads. It runs forwards; what else it can do are its
+/// [`Capabilities`].
 pub trait Replay: Capabilities + Send + Debug {
-    /// The device's first failure, if it has failed. From then on nothing runs, and results are placeholders that let a step end
-    /// without a panic: callers check this before they hand out results. Processors do not fail.
+    /// The device's first failure, if it has failed. From then on nothing runs, and results are placeholders that let a
+    /// step end without a panic: callers check this before they hand out results. Processors do not fail.
     fn failure(&self) -> Option<&BackendError>;
 
-    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`. A device that runs beside the host only begins, and
-    /// [`finish`](Self::finish) waits for it: in between slots may be copied, which the device does behind it; results may not be read.
+    /// Runs a program on the given rows, leaving out the groups with `skipped[group]`. A device that runs in parallel
+    /// with the host only begins, and [`finish`](Self::finish) waits for it: in between slots may be copied, which the
+    /// device does after it; results may not be read.
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
 
     /// Whether what was begun still runs. Does not wait.
@@ -149,8 +152,8 @@ pub trait Replay: Capabilities + Send + Debug {
     /// An output of the last replay, which must have been of `program`: logits `[V]`, or a row of candidates.
     fn shown(&self, program: ProgramId, output: OutputId) -> &[f32];
 
-    /// The hidden row `[D]` of an output of the last replay, which must have been of `program`; where the program keeps the hidden rows
-    /// of all its rows, that of the row of this number. `None` if the graph declares none.
+    /// The hidden row `[D]` of an output of the last replay, which must have been of `program`; where the program keeps
+    /// the hidden rows of all its rows, that of the row of this number. `None` if the graph declares none.
     fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]>;
 
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
@@ -166,7 +169,7 @@ impl dyn Replay {
     }
 }
 
-/// What a replay can do beside forwards. A backend that only runs forwards implements none of it.
+/// What a replay can do in addition to forwards. A backend that only runs forwards implements none of it.
 pub trait Capabilities {
     /// Its threads, for replays that run when it does not.
     fn workers(&self) -> Option<Workers> {
@@ -230,7 +233,7 @@ fn embedding(program: &Program) -> Option<WeightId> {
     program.steps.iter().find_map(|step| if let Op::Embed { weight } = step.op { Some(weight) } else { None })
 }
 
-/// Vectors behind each other, as numbers: gains of norms, or biases.
+/// Vectors, one after the other, as numbers: gains of norms, or biases.
 fn vector(
     weights: &[WeightId],
     specs: &[WeightSpec],

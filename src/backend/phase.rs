@@ -1,4 +1,5 @@
-//! Draft phases that a device runs by itself: forwards of a drafter with the growth of its tree between them, one launch for all.
+//! Draft phases that a device runs by itself: forwards of a drafter with the growth of its tree between them, one
+//! launch for all.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
@@ -35,13 +36,13 @@ impl PhaseShape {
     }
 }
 
-/// What a tree grows from: a forward whose last row is the root, behind the rows of the text before it.
+/// What a tree grows from: a forward whose last row is the root, after the rows of the text before it.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseRoot<'a> {
     /// Its program, one of the phase's.
     pub program: ProgramId,
-    /// Its rows, each in its place behind the committed tokens, with the choice of candidates, which holds for every forward: of as many
-    /// as the phase keeps, with a temperature.
+    /// Its rows, each in its place after the committed tokens, with the choice of candidates, which holds for every
+    /// forward: of as many as the phase keeps, with a temperature.
     pub rows: &'a RowInputs,
 }
 
@@ -60,7 +61,8 @@ pub struct Grown<'a> {
     pub forwarded: usize,
 }
 
-/// A tree on a device while phases grow it: where a [verification of what grew](super::Verifications::prepare_grown) finds it.
+/// A tree on a device while phases grow it: where a [verification of what grew](super::Verifications::prepare_grown)
+/// finds it.
 #[derive(Clone, Debug)]
 pub struct GrowingTree(
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "no other backend grows trees"))]
@@ -70,8 +72,8 @@ pub struct GrowingTree(
 /// What a backend knows of a tree on its device.
 pub(super) trait OnDevice: Any + Debug + Send + Sync {}
 
-/// A replay whose device grows trees by itself. Trees are those that a [`Frontier`](crate::tree::Frontier) grows from the same forwards, to
-/// the bit.
+/// A replay whose device grows trees by itself. Trees are those that a [`Frontier`](crate::tree::Frontier) grows from
+/// the same forwards, to the bit.
 pub trait DraftPhases: Debug {
     /// Prepares phases of a shape.
     ///
@@ -82,9 +84,9 @@ pub trait DraftPhases: Debug {
     /// If the programs are others than the shape says.
     fn prepare(&mut self, shape: PhaseShape) -> Result<PhaseId, BackendError>;
 
-    /// Grows a tree of `depth` growths, leaving out the groups with `skipped[group]`. Fewer nodes come in where there are fewer
-    /// candidates. A node goes to the slot of its number behind the root's. Of a model that reads hidden rows, a node is given its parent's.
-    /// Allocates nothing.
+    /// Grows a tree of `depth` growths, leaving out the groups with `skipped[group]`. Fewer nodes come in where there
+    /// are fewer candidates. A node goes to the slot of its number after the root's. Of a model that reads hidden rows,
+    /// a node is given its parent's. Allocates nothing.
     ///
     /// # Panics
     /// If the phase was not prepared for that depth, that program or as many candidates.

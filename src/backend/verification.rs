@@ -1,4 +1,5 @@
-//! Verifications that a device runs by itself: a forward, the walk through its tree and the move of what is accepted, one launch for all.
+//! Verifications that a device runs by itself: a forward, the walk through its tree and the move of what is accepted,
+//! one launch for all.
 
 use std::fmt::Debug;
 
@@ -16,15 +17,16 @@ id! {
 pub struct Accepted<'a> {
     /// Numbers of the rows, ascending; the first is 0, the root's.
     pub rows: &'a [u32],
-    /// As many tokens: what the verifier says behind each row. Each but the last is the next row's, the last is carried by none of
-    /// its children.
+    /// As many tokens: what the verifier says after each row. Each but the last is the next row's, the last is carried
+    /// by none of its children.
     pub tokens: &'a [u32],
 }
 
 /// A replay whose device walks greedily through the trees that it verifies.
 pub trait Verifications: Debug {
-    /// Prepares to verify by a program, which shows candidates of all its rows; a second call changes nothing. With `shows_hidden` the
-    /// [hidden rows](super::Replay::hidden) of the forward are there to be read behind a verification.
+    /// Prepares to verify by a program, which shows candidates of all its rows; a second call changes nothing. With
+    /// `shows_hidden` the [hidden rows](super::Replay::hidden) of the forward are there to be read after a
+    /// verification.
     ///
     /// # Errors
     /// [`BackendError`] when memory is refused.
@@ -33,10 +35,10 @@ pub trait Verifications: Debug {
     /// If the program shows something else.
     fn prepare(&mut self, program: ProgramId, shows_hidden: bool) -> Result<(), BackendError>;
 
-    /// Runs the program, walks from row 0 to the row whose token is the best behind it, the lowest of equals, and on from there, and copies
-    /// the keys and values of the rows walked through to the slots from row 0's on, as [`Replay::copy_slots`](super::Replay::copy_slots)
-    /// does. Row 0 is the root; the tail of every other row has its parent's slot before its own, and its parent is an earlier
-    /// row in a lower slot. Allocates nothing.
+    /// Runs the program, walks from row 0 to the row whose token is the best after it, the lowest of equals, and on
+    /// from there, and copies the keys and values of the rows walked through to the slots from row 0's on, as
+    /// [`Replay::copy_slots`](super::Replay::copy_slots) does. Row 0 is the root; the tail of every other row has its
+    /// parent's slot before its own, and its parent is an earlier row in a lower slot. Allocates nothing.
     ///
     /// # Panics
     /// If the program was not prepared to show as much, or nothing was pushed.
@@ -57,9 +59,10 @@ pub trait Verifications: Debug {
         tree: &GrowingTree,
     ) -> Result<VerificationId, BackendError>;
 
-    /// Behind a growth that was begun: prunes its tree on the device as [`select`](crate::tree::select) does, by logarithms of probabilities,
-    /// runs the program on what is kept, walks and moves as [`verify`](Self::verify). The root is the one row of `inputs`, at the slot behind what
-    /// is committed; a node's slot is its number behind the root's. Allocates nothing.
+    /// After a growth that was begun: prunes its tree on the device as [`select`](crate::tree::select) does, by
+    /// logarithms of probabilities, runs the program on what is kept, walks and moves as [`verify`](Self::verify). The
+    /// root is the one row of `inputs`, at the slot after what is committed; a node's slot is its number after the
+    /// root's. Allocates nothing.
     ///
     /// # Panics
     /// If that was not prepared, or the inputs are of another program.

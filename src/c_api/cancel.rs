@@ -30,8 +30,9 @@ pub extern "C" fn ygg_cancel_new() -> *mut Cancel {
     made
 }
 
-/// Cancels the requests that have this handle, permanently: a running one ends within one step, with `YGG_FINISH_REASON_CANCELLED` and
-/// the tokens so far; later ones end at once. Never waits, and may be called by any thread and by a signal handler.
+/// Cancels the requests that have this handle, permanently: a running one ends within one step, with
+/// `YGG_FINISH_REASON_CANCELLED` and the tokens so far; later ones end at once. Never waits, and may be called by any
+/// thread and by a signal handler.
 ///
 /// # Safety
 /// `cancel` was not freed, and is not freed meanwhile.

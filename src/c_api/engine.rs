@@ -35,21 +35,23 @@ impl EngineHandle {
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, Answering>, Failure> {
         self.0.try_lock().map_err(|refused| match refused {
             TryLockError::WouldBlock => Failure::usage(
-                "the engine is answering: expected one request at a time, found another call; wait until ygg_generate() \
-                 returns, or open another engine",
+                "the engine is answering: expected one request at a time, found another call; wait until \
+                 ygg_generate() returns, or open another engine",
             ),
             TryLockError::Poisoned(_) => Failure::fault("an earlier request of this engine ended in one"),
         })
     }
 }
 
-/// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need, which takes seconds
-/// for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the call fails it is `NULL`.
+/// Opens a model: reads it, checks that the plan fits this machine, and allocates everything that requests will need,
+/// which takes seconds for large models. `*engine` is then a handle, to be closed with `ygg_engine_close()`; if the
+/// call fails it is `NULL`.
 ///
 /// A process may have several engines, each with its own request.
 ///
 /// # Safety
-/// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the handle.
+/// `options` points to a `ygg_options` whose texts are `NULL` or end with a NUL, and `engine` to a place for the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ygg_engine_open(
     options: *const OpenOptions,
@@ -73,8 +75,8 @@ pub unsafe extern "C" fn ygg_engine_open(
     })
 }
 
-/// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not closed
-/// (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
+/// Closes an engine and frees everything it holds. With `NULL` nothing happens. An engine that is answering is not
+/// closed (`YGG_STATUS_USAGE`): cancel its request first, and wait until `ygg_generate()` returns.
 ///
 /// # Safety
 /// `engine` was not closed, and no other call for it begins.
@@ -88,8 +90,8 @@ pub unsafe extern "C" fn ygg_engine_close(engine: *mut EngineHandle) -> Status {
         let handle = unsafe { pointers::handle(engine, "engine")? };
         if matches!(handle.0.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Failure::usage(
-                "the engine is answering: expected an idle one to close; cancel its request and wait until ygg_generate() \
-                 returns",
+                "the engine is answering: expected an idle one to close; cancel its request and wait until \
+                 ygg_generate() returns",
             ));
         }
         // SAFETY: it comes from `ygg_engine_open`, is idle, and the caller begins no other call for it.

@@ -12,7 +12,8 @@ use super::{
     status::{Failure, Status, guarded},
 };
 
-/// Token id of the callback's last call, if that has only text that was held back for an incomplete character or stop string.
+/// Token id of the callback's last call, if that has only text that was held back for an incomplete character or stop
+/// string.
 pub const NO_TOKEN: u32 = u32::MAX;
 
 /// A token of an answer and the text that became final with it.
@@ -29,19 +30,21 @@ pub struct Token {
     pub text_bytes: usize,
 }
 
-/// Called for every token, on the thread that called `ygg_generate()`, with its `user_data`. 0 continues; any other value ends the
-/// request, and the callback is not called again. It must not throw or `longjmp`; calls for the same engine are refused.
+/// Called for every token, on the thread that called `ygg_generate()`, with its `user_data`. 0 continues; any other
+/// value ends the request, and the callback is not called again. It must not throw or `longjmp`; calls for the same
+/// engine are refused.
 pub type OnToken = Option<unsafe extern "C" fn(token: *const Token, user_data: *mut c_void) -> i32>;
 
-/// Answers a request and returns when the answer has ended. A cancelled request returns `YGG_STATUS_OK`, too. `on_token` and
-/// `report` may be `NULL`; the report is filled only if the call succeeds.
+/// Answers a request and returns when the answer has ended. A cancelled request returns `YGG_STATUS_OK`, too.
+/// `on_token` and `report` may be `NULL`; the report is filled only if the call succeeds.
 ///
-/// An engine answers one request at a time: meanwhile other calls for it, from any thread, are refused with `YGG_STATUS_USAGE`.
-/// Successive requests may come from different threads.
+/// An engine answers one request at a time: meanwhile other calls for it, from any thread, are refused with
+/// `YGG_STATUS_USAGE`. Successive requests may come from different threads.
 ///
 /// # Safety
-/// `engine` was not closed. `request` points to a `ygg_request` whose arrays have as many elements as it says, whose texts end with a NUL,
-/// and whose cancel handle is `NULL` or not freed while the call begins. `report` is `NULL` or points to a `ygg_report` with its size set.
+/// `engine` was not closed. `request` points to a `ygg_request` whose arrays have as many elements as it says, whose
+/// texts end with a NUL, and whose cancel handle is `NULL` or not freed while the call begins. `report` is `NULL` or
+/// points to a `ygg_report` with its size set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ygg_generate(
     engine: *mut EngineHandle,

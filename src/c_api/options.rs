@@ -13,8 +13,9 @@ use super::{
     status::Failure,
 };
 
-/// Options of an engine: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. A field that is zero or `NULL` has its
-/// default. Texts end with a NUL, are UTF-8 except for paths, and are read only while `ygg_engine_open()` runs.
+/// Options of an engine: `ygg_options options = {.size = sizeof options, .model = "model.gguf"};`. A field that is zero
+/// or `NULL` has its default. Texts end with a NUL, are UTF-8 except for paths, and are read only while
+/// `ygg_engine_open()` runs.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct OpenOptions {
@@ -24,7 +25,8 @@ pub struct OpenOptions {
     pub model: *const c_char,
     /// Path of a plan from `yggc plan`; `NULL`: plain decoding.
     pub plan: *const c_char,
-    /// Name of a drafter that the plan measured, which is then forced at every step, or `none`; `NULL`: the plan's choice.
+    /// Name of a drafter that the plan measured, which is then forced at every step, or `none`; `NULL`: the plan's
+    /// choice.
     pub drafter: *const c_char,
     /// Path of the drafter model; `NULL`: its path when it was profiled.
     pub draft_model: *const c_char,
@@ -32,7 +34,8 @@ pub struct OpenOptions {
     pub store: *const c_char,
     /// `cpu` or `cuda`; `NULL`: `cpu`.
     pub device: *const c_char,
-    /// Instruction set of the CPU kernels: `portable`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the fastest one that this CPU has.
+    /// Instruction set of the CPU kernels: `portable`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the fastest one
+    /// that this CPU has.
     pub isa: *const c_char,
     /// Activations of linears: `int8` or `native`; `NULL`: `int8` on a CPU, `native` on a GPU.
     pub activations: *const c_char,
@@ -48,9 +51,12 @@ pub struct OpenOptions {
     pub memory_limit: u64,
     /// Element type of the key/value cache, `f16` or `q8`; `NULL`: `f16`.
     pub cache: *const c_char,
-    /// Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from `packed_folder`, or for a GPU from memory of the host. 0: what the plan is for; without a plan all are in memory.
+    /// Most bytes of weights in memory, of a GPU where that is the device; the others are read by every forward, from
+    /// `packed_folder`, or for a GPU from memory of the host. 0: what the plan is for; without a plan all are in
+    /// memory.
     pub resident: u64,
-    /// Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not kept.
+    /// Path of a folder in which packed weights are kept for the next start, which need not exist; `NULL`: they are not
+    /// kept.
     pub packed_folder: *const c_char,
 }
 

@@ -13,8 +13,8 @@ use super::status::Failure;
 /// A struct of C that grows at its end from version to version, and begins with the size of the caller's version.
 ///
 /// # Safety
-/// It is `repr(C)` and plain data, all bits zero are a value of it, its first field is a `usize`, and its first version had
-/// [`FIRST_BYTES`](Self::FIRST_BYTES), which is at least the size of that field and at most its size now.
+/// It is `repr(C)` and plain data, all bits zero are a value of it, its first field is a `usize`, and its first version
+/// had [`FIRST_BYTES`](Self::FIRST_BYTES), which is at least the size of that field and at most its size now.
 pub(super) unsafe trait Growing: Copy {
     /// Its name in C.
     const NAME: &'static str;
@@ -51,7 +51,8 @@ unsafe fn size_of_given<T: Growing>(given: *const T) -> Result<usize, Failure> {
         return Ok(size);
     }
     Err(Failure::usage(format!(
-        "the size of {name} is {size}: expected {least} bytes or more, {known} in this version; say `.size = sizeof({name})`"
+        "the size of {name} is {size}: expected {least} bytes or more, {known} in this version; say `.size = \
+         sizeof({name})`"
     )))
 }
 
@@ -73,8 +74,8 @@ pub(super) unsafe fn growing<T: Growing>(given: *const T) -> Result<T, Failure> 
     let beyond = unsafe { slice::from_raw_parts(given.cast::<u8>().add(known), size - known) };
     if beyond.iter().any(|byte| *byte != 0) {
         return Err(Failure::usage(format!(
-            "{} uses fields that this version of the library ({}) does not know: expected {known} bytes, found {size}; leave \
-             them zero, or use a newer library",
+            "{} uses fields that this version of the library ({}) does not know: expected {known} bytes, found \
+             {size}; leave them zero, or use a newer library",
             T::NAME,
             env!("CARGO_PKG_VERSION"),
         )));

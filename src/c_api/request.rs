@@ -23,9 +23,9 @@ pub struct ChatMessage {
     pub content: *const c_char,
 }
 
-/// A request: `ygg_request request = {.size = sizeof request, .messages = &question, .message_count = 1};`. Exactly one of `messages`,
-/// `prompt` and `tokens` is given; other fields that are zero or `NULL` have their defaults, and a request with defaults only is greedy.
-/// All pointers must stay valid until `ygg_generate()` returns.
+/// A request: `ygg_request request = {.size = sizeof request, .messages = &question, .message_count = 1};`. Exactly one
+/// of `messages`, `prompt` and `tokens` is given; other fields that are zero or `NULL` have their defaults, and a
+/// request with defaults only is greedy. All pointers must stay valid until `ygg_generate()` returns.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct GenerateRequest {
@@ -69,10 +69,11 @@ pub struct GenerateRequest {
     pub no_spec: u32,
     /// Not 0: reuses nothing of the previous request, so the whole prompt is run.
     pub no_reuse: u32,
-    /// Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with `messages`.
+    /// Variables of the model's chat template as a JSON object, such as `{"enable_thinking": false}`; only with
+    /// `messages`.
     pub chat_template_kwargs: *const c_char,
-    /// A JSON schema, as JSON, that the answer fits; `{"type": "object"}` for any JSON object. At most one of this and the next two is given. An
-    /// answer that reaches `max_tokens` is cut before it is whole.
+    /// A JSON schema, as JSON, that the answer fits; `{"type": "object"}` for any JSON object. At most one of this and
+    /// the next two is given. An answer that reaches `max_tokens` is cut before it is whole.
     pub json_schema: *const c_char,
     /// A regular expression that the whole answer matches.
     pub regex: *const c_char,
@@ -91,11 +92,12 @@ const _: () = assert!(GenerateRequest::FIRST_BYTES <= size_of::<GenerateRequest>
 /// The request for the engine.
 ///
 /// # Errors
-/// Of kind usage for values that are missing, contradictory, unknown or out of range, and of kind input for text that is not UTF-8.
+/// Of kind usage for values that are missing, contradictory, unknown or out of range, and of kind input for text that
+/// is not UTF-8.
 ///
 /// # Safety
-/// `given` is null or points to a `ygg_request`; its arrays have as many elements as it says, its texts end with a NUL, its cancel handle
-/// is null or was not freed.
+/// `given` is null or points to a `ygg_request`; its arrays have as many elements as it says, its texts end with a NUL,
+/// its cancel handle is null or was not freed.
 pub(super) unsafe fn request(given: *const GenerateRequest) -> Result<Request, Failure> {
     // SAFETY: as the caller's.
     let given = unsafe { pointers::growing(given)? };

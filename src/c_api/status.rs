@@ -111,7 +111,7 @@ thread_local! {
 
 /// Runs the body of an interface function: failures and panics become a status and this thread's error text.
 pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // An engine that panicked stays behind its poisoned lock and refuses every further request.
+    // The lock of an engine that panicked stays poisoned, so every further request is refused.
     let ended = panic::catch_unwind(AssertUnwindSafe(call));
     match ended.unwrap_or_else(|payload| Err(Failure::panicked(payload.as_ref()))) {
         Ok(()) => Status::Ok,
@@ -120,8 +120,8 @@ pub(super) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> Status {
 }
 
 /// The error of this thread's last call that did not return `YGG_STATUS_OK`: one paragraph of UTF-8 that says what was
-/// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library and is valid
-/// until this thread's next failing call or its end.
+/// expected, what was found and what to do. Never `NULL`; empty if no call failed yet. The text belongs to the library
+/// and is valid until this thread's next failing call or its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn ygg_last_error() -> *const c_char {
     LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

@@ -132,8 +132,8 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// A .gguf file, a folder with config.json + *.safetensors + tokenizer.json, a known name, or hf:OWNER/REPO[/FILE.gguf]
-    /// [default: smollm2-135m-instruct, downloaded on first use]
+    /// A .gguf file, a folder with config.json + *.safetensors + tokenizer.json, a known name, or
+    /// hf:OWNER/REPO[/FILE.gguf] [default: smollm2-135m-instruct, downloaded on first use]
     #[arg(short = 'm', long, value_name = "MODEL", help_heading = "Model")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -155,8 +155,9 @@ pub(crate) struct DeviceArgs {
     /// Element type of the key/value cache; changes answers
     #[arg(long, value_parser = names::cache_format(), default_value = "f16", help_heading = "Machine")]
     pub(crate) cache: KvFormat,
-    /// Most bytes of weights in memory, a GPU's own with --device cuda, as in 500M or 2G; for every forward the rest is read from disk, or
-    /// copied to the GPU. Changes no answer [default: what the plan of --plan is for, else all in memory]
+    /// Most bytes of weights in memory, a GPU's own with --device cuda, as in 500M or 2G; for every forward the rest is
+    /// read from disk, or copied to the GPU. Changes no answer [default: what the plan of --plan is for, else all in
+    /// memory]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "Machine")]
     pub(crate) resident: Option<u64>,
     /// Begin no GPU kernel while the one before it still runs; changes no answer
@@ -283,7 +284,8 @@ pub(crate) struct DistillArgs {
     /// First prompts of the corpus, JSON lines; may be repeated [default: none; the model writes them all]
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Vec<PathBuf>,
-    /// Prompts to keep out of the corpus, as those of the shipped calibration set always are, JSON lines; may be repeated
+    /// Prompts to keep out of the corpus, as those of the shipped calibration set always are, JSON lines; may be
+    /// repeated
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) exclude: Vec<PathBuf>,
     /// Seed of the corpus and of the order of training
@@ -304,7 +306,8 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<PathBuf>,
 }
 
-/// The form that measures flattens others, so it is no optional group as that of `plan` is: `output` is there unless a command is.
+/// The form that measures flattens others, so it is no optional group as that of `plan` is: `output` is there unless a
+/// command is.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ProfileArgs {
@@ -327,15 +330,16 @@ pub(crate) struct ProfileArgs {
     /// Calibration prompts, JSON lines [default: the set shipped with yggc]
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "again")]
     pub(crate) prompts: Option<PathBuf>,
-    /// Committed tokens to measure latencies at, from the shortest; a plan has steps for each [default: 128,1024,4096, as far as the
-    /// model's context reaches]
+    /// Committed tokens to measure latencies at, from the shortest; a plan has steps for each [default: 128,1024,4096,
+    /// as far as the model's context reaches]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = at_least_one, allow_negative_numbers = true,
         conflicts_with = "again")]
     pub(crate) contexts: Vec<usize>,
     /// Existing profile of this machine: measure some of its latencies again and keep the rest
     #[arg(long, value_name = "FILE.profile")]
     pub(crate) again: Option<PathBuf>,
-    /// Latencies to measure again: all, noisy, STAGE, STAGE@WIDTH or STAGE@WIDTHxCONTEXT, as in verify@4x128; may be repeated
+    /// Latencies to measure again: all, noisy, STAGE, STAGE@WIDTH or STAGE@WIDTHxCONTEXT, as in verify@4x128; may be
+    /// repeated
     #[arg(long, value_name = "CELLS", requires = "again", default_values_t = [CellSelection::Noisy])]
     pub(crate) cells: Vec<CellSelection>,
     /// Most seconds to measure; at most half of them go to latencies
@@ -394,7 +398,7 @@ pub(crate) struct PlanRefineArgs {
     /// The budget of memory that the plan is for, as `run --memory` and `serve --memory` take it
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "resident")]
     pub(crate) memory: Option<u64>,
-    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is lower]
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if lower]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
     pub(crate) context: Option<usize>,
     /// Drafter model to measure too [default: none is measured]
@@ -452,19 +456,20 @@ pub(crate) struct PlanSearchArgs {
     /// File to write the plan to
     #[arg(short = 'o', long, value_name = "FILE.plan")]
     pub(crate) output: PathBuf,
-    /// Parts of the plan to fix instead of searching for them, separated by commas: drafter=D, Dd=4, Wd=4, Wv=16 (Wv=nodes verifies
-    /// whole trees), rows=all|best, predictor=on|off, growth=egt|sequoia|kary, objective=speedup|aal,
-    /// schedule=plain|head_ahead|one_launch|device_walk|two_launches|whole_step
+    /// Parts of the plan to fix instead of searching for them, separated by commas: drafter=D, Dd=4, Wd=4, Wv=16
+    /// (Wv=nodes verifies whole trees), rows=all|best, predictor=on|off, growth=egt|sequoia|kary,
+    /// objective=speedup|aal, schedule=plain|head_ahead|one_launch|device_walk|two_launches|whole_step
     #[arg(long, value_name = "PARTS", value_parser = Fix::parse)]
     pub(crate) fix: Option<Fix>,
     /// Corpus store of the profile [default: where it was when it was profiled]
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
-    /// Most bytes of weights, substitute, cache and buffers together, as in 500M or 4G: how many weights stay in memory is chosen with the
-    /// drafter, and the plan is for that. Needs a profile of streamed weights [default: as many as were profiled]
+    /// Most bytes of weights, substitute, cache and buffers together, as in 500M or 4G: how many weights stay in memory
+    /// is chosen with the drafter, and the plan is for that. Needs a profile of streamed weights [default: as many as
+    /// were profiled]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
-    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if that is lower]
+    /// Most tokens of prompt and answer together within that memory [default: 4096, or the model's limit if lower]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, requires = "memory")]
     pub(crate) context: Option<usize>,
 }
@@ -508,8 +513,8 @@ pub(crate) struct RunArgs {
     /// Use no chat template, and recognise special tokens in the prompt
     #[arg(long, requires = "prompt_source")]
     pub(crate) raw: bool,
-    /// Always draft with D, in the plan's best shape for D; never fall back to plain decoding. D may also be a variant that the plan has,
-    /// such as lookup_short
+    /// Always draft with D, in the plan's best shape for D; never fall back to plain decoding. D may also be a variant
+    /// that the plan has, such as lookup_short
     #[arg(long, value_name = "D", value_parser = DrafterNames, help_heading = "Drafting")]
     pub(crate) drafter: Option<DrafterName>,
     #[command(flatten)]
@@ -568,8 +573,8 @@ pub(crate) struct BenchArgs {
     /// Prompts: one JSON object per line that has "text" or "turns"
     #[arg(long, value_name = "FILE.jsonl", required_unless_present = "kernels")]
     pub(crate) prompts: Option<PathBuf>,
-    /// Arms to compare: ar (plain decoding), eager (plain decoding op by op, without static programs), plan, unguarded (the
-    /// plan without its fallback to plain decoding), or a drafter's name; ar always takes part
+    /// Arms to compare: ar (plain decoding), eager (plain decoding op by op, without static programs), plan, unguarded
+    /// (the plan without its fallback to plain decoding), or a drafter's name; ar always takes part
     #[arg(long, value_name = "ARM,...", value_delimiter = ',', default_values_t = [Arm::Ar, Arm::Plan])]
     pub(crate) arms: Vec<Arm>,
     /// Most tokens to generate per prompt

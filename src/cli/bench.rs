@@ -1,9 +1,9 @@
 //! `yggc bench`: arms (plain decoding, plans, drafters) answer the same prompts in turn; every answer is compared.
 //!
-//! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in each
-//! repetition every prompt is answered by every arm, in a rotating order, so that a slow drift of the machine affects
-//! all arms alike. Engines are reopened for every repetition, so that no drafter remembers earlier answers. An arm whose token ids differ
-//! from plain decoding's is a bug of this program.
+//! The model is loaded once and shared by the arms' engines, each with a session of its own. Runs are interleaved: in
+//! each repetition every prompt is answered by every arm, in a rotating order, so that a slow drift of the machine
+//! affects all arms alike. Engines are reopened for every repetition, so that no drafter remembers earlier answers. An
+//! arm whose token ids differ from plain decoding's is a bug of this program.
 //!
 //! `unguarded` is a plan that never falls back to plain decoding, so that its shape can be compared with the
 //! prediction. Sampled answers are compared with plain decoding's for the same seed.
@@ -234,8 +234,8 @@ fn answer(
 fn mismatch(arm: &str, prompt: usize, expected: &[u32], found: &[u32]) -> Failure {
     let place = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
     Failure::Internal(format!(
-        "arm {arm} answered prompt {prompt} otherwise than the first arm that did: expected token {:?} at place {place}, \
-         found {:?}",
+        "arm {arm} answered prompt {prompt} otherwise than the first arm that did: expected token {:?} at place \
+         {place}, found {:?}",
         expected.get(place),
         found.get(place)
     ))

@@ -13,9 +13,9 @@
 //! <cache>/kernels/                  kernels compiled for a GPU
 //! ```
 //!
-//! Invariants: a model is never written in place, only renamed. Its proof is written after it and compared as a whole, so an incomplete
-//! proof is worthless. `partial/` is touched only under the lock, which the system releases when its holder dies; so the next holder can
-//! remove everything in it.
+//! Invariants: a model is never written in place, only renamed. Its proof is written after it and compared as a whole,
+//! so an incomplete proof is worthless. `partial/` is touched only under the lock, which the system releases when its
+//! holder dies; so the next holder can remove everything in it.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -46,8 +46,8 @@ pub(crate) enum CacheError {
     NoFolder,
     /// No space left for a file of the cache.
     #[error(
-        "no room is left: {path} could not be written, as the disk, a quota or a limit of the shell is full; make room, choose \
-         another place with --cache-dir DIR, or give a model file with -m PATH.gguf"
+        "no room is left: {path} could not be written, as the disk, a quota or a limit of the shell is full; make \
+         room, choose another place with --cache-dir DIR, or give a model file with -m PATH.gguf"
     )]
     DiskFull { path: PathBuf },
     /// The system refused an operation.

@@ -169,7 +169,8 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The conversation, without its oldest turns if they leave no room for an answer. A message that does not fit by itself drops none.
+    /// The conversation, without its oldest turns if they leave no room for an answer. A message that does not fit by
+    /// itself drops none.
     fn prompt(&mut self) -> Prompt {
         let context = self.engine.context();
         let room = self.settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);
@@ -189,8 +190,8 @@ impl Chat<'_> {
             if from > 0 {
                 self.messages.drain(..from);
                 output::remark(format_args!(
-                    "the context of {context} tokens is full: the oldest turns were dropped, {} of them; /set drop off refuses \
-                     messages instead, --context N holds more",
+                    "the context of {context} tokens is full: the oldest turns were dropped, {} of them; /set drop \
+                     off refuses messages instead, --context N holds more",
                     from / 2
                 ));
             }

@@ -1,7 +1,7 @@
 //! The file of `--config`: flags of `yggc serve` by their names, as TOML.
 //!
-//! A flag of the command line wins over the file, and so does a variable that stands for a flag. What the file adds is put behind the
-//! command line, so that `clap` checks it as it checks flags.
+//! A flag of the command line wins over the file, and so does a variable that stands for a flag. What the file adds is
+//! appended to the command line, so that `clap` checks it as it checks flags.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -35,7 +35,7 @@ pub(crate) fn parse(arguments: Vec<OsString>, environment: &Environment) -> Resu
     };
     let Some(file) = given.get_one::<PathBuf>("config") else { return alone.map_err(Refused::Usage) };
     match alone {
-        // What a flag needs beside it may be in the file.
+        // What a flag needs with it may be in the file.
         Err(usage) if usage.kind() != ErrorKind::MissingRequiredArgument => {
             return Err(Refused::Usage(usage));
         }
@@ -43,8 +43,8 @@ pub(crate) fn parse(arguments: Vec<OsString>, environment: &Environment) -> Resu
     }
     let added = added(file, given, environment).map_err(Refused::File)?;
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
-    let (flags, behind) = arguments.split_at(end);
-    let all = flags.iter().chain(&added).chain(behind);
+    let (flags, trailing) = arguments.split_at(end);
+    let all = flags.iter().chain(&added).chain(trailing);
     Cli::try_parse_from(all).map_err(|error| {
         let said = error.to_string();
         let said = said.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
@@ -71,7 +71,8 @@ fn added(file: &Path, given: &ArgMatches, environment: &Environment) -> Result<V
             let nearest = flags().filter_map(Arg::get_long).min_by_key(|flag| distance(name, flag));
             let nearest = nearest.expect("it has flags");
             return Err(refused(format!(
-                "{name:?} is no setting: expected the name of a flag of `yggc serve`, perhaps `{nearest}`; `yggc serve --help` lists them"
+                "{name:?} is no setting: expected the name of a flag of `yggc serve`, perhaps `{nearest}`; `yggc \
+                 serve --help` lists them"
             )));
         };
         let is_set = match name.as_str() {

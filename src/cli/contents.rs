@@ -4,10 +4,11 @@
 //! <cache>/contents/KEY.json   the key is a digest of the model's path
 //! ```
 //!
-//! A plan's fingerprint samples a model, so it misses a changed byte between the samples. After a model's first use an idle thread hashes
-//! all of it. As long as size, times and inode of its files stay the same, the digests are trusted. Files that were touched are hashed
-//! again, and a difference is told; [`Remembered::compare`] always hashes. Files with a published SHA-256 must have that. A model that
-//! shares less than half of its tensors with the one remembered is another model, and begins anew.
+//! A plan's fingerprint samples a model, so it misses a changed byte between the samples. After a model's first use an
+//! idle thread hashes all of it. As long as size, times and inode of its files stay the same, the digests are trusted.
+//! Files that were touched are hashed again, and a difference is told; [`Remembered::compare`] always hashes. Files
+//! with a published SHA-256 must have that. A model that shares less than half of its tensors with the one remembered
+//! is another model, and begins anew.
 
 use std::{
     collections::BTreeMap,
@@ -78,7 +79,8 @@ impl Remembered {
         })
     }
 
-    /// Hashes the model when a processor is idle, unless it is as it was at its last hashing; says on stderr what differs.
+    /// Hashes the model when a processor is idle, unless it is as it was at its last hashing; says on stderr what
+    /// differs.
     pub(crate) fn watch(self) {
         let watched = when_idle(move || {
             match self.is_trusted().and_then(|is_trusted| match is_trusted {
@@ -119,7 +121,8 @@ impl Remembered {
             let found = sha256_of(file)?;
             if found != *expected {
                 return Ok(Compared::Differs(format!(
-                    "`{}` is damaged{}: expected the published SHA-256 {expected}, found {found}; remove it and fetch the model again",
+                    "`{}` is damaged{}: expected the published SHA-256 {expected}, found {found}; remove it and fetch \
+                     the model again",
                     file.display(),
                     record.map_or(String::new(), |record| record.differing(&digests)),
                 )));
@@ -130,8 +133,8 @@ impl Remembered {
             && self.published.is_empty()
         {
             return Ok(Compared::Differs(format!(
-                "`{}` has changed since it was first opened{}; if you did not change it, get it again; if you did, `yggc cache rm \
-                 contents` forgets its earlier state",
+                "`{}` has changed since it was first opened{}; if you did not change it, get it again; if you did, \
+                 `yggc cache rm contents` forgets its earlier state",
                 self.model.display(),
                 record.differing(&digests)
             )));
@@ -229,7 +232,8 @@ mod tests {
             Remembered::new(&Model::open(&self.model()).unwrap(), &self.cache).unwrap().is_trusted().unwrap()
         }
 
-        /// Flips a bit in the middle of the second quarter of a tensor, where no fingerprint looks, keeping the length and the time of change.
+        /// Flips a bit in the middle of the second quarter of a tensor, where no fingerprint looks, keeping the length
+        /// and the time of change.
         fn damage(&self, tensor: &str) {
             let model = Model::open(&self.model()).unwrap();
             let bytes = &model.tensors[tensor].bytes;

@@ -47,8 +47,8 @@ fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
     let resumed =
         if resumed == 0 { String::new() } else { format!(", {resumed} of them by an earlier build") };
     output::text(format_args!(
-        "{}: {kept_snippets} of {snippets} snippets kept, {kept_tokens} tokens of perplexity {highest_perplexity:.1} or less, \
-         {bytes} bytes; {snippets} scored{resumed}\n",
+        "{}: {kept_snippets} of {snippets} snippets kept, {kept_tokens} tokens of perplexity {highest_perplexity:.1} \
+         or less, {bytes} bytes; {snippets} scored{resumed}\n",
         args.output.display()
     ))
 }

@@ -1,7 +1,7 @@
 //! `yggc distill`: runs the training program, which is embedded in this binary, with the shell's `python3`.
 //!
-//! The program is written into a folder `program` below the output and run there as a module. Its progress is passed on; its refusals
-//! become refusals of this command.
+//! The program is written into a folder `program` below the output and run there as a module. Its progress is passed
+//! on; its refusals become refusals of this command.
 
 use std::{
     ffi::OsString,
@@ -22,18 +22,22 @@ use crate::cli::{args::DistillArgs, cache::CachePlace, error::Failure, fetch, ou
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DistillError {
     #[error(
-        "`python3` was not found, and it is needed to train a drafter; install python3 ({}.{} or newer), then: {install}",
+        "`python3` was not found, and it is needed to train a drafter; install python3 ({}.{} or newer), then: \
+         {install}",
         DISTILL_PYTHON.0,
         DISTILL_PYTHON.1
     )]
     NoPython { install: String },
     #[error(
-        "`python3` is {found}, and training a drafter needs {}.{} or newer; put a newer one first in PATH, then: {install}",
+        "`python3` is {found}, and training a drafter needs {}.{} or newer; put a newer one first in PATH, then: \
+         {install}",
         DISTILL_PYTHON.0,
         DISTILL_PYTHON.1
     )]
     OldPython { found: String, install: String },
-    #[error("`python3` has no {}, which training a drafter needs; get what is missing with: {install}", missing.join(", "))]
+    #[error(
+        "`python3` has no {}, which training a drafter needs; get what is missing with: {install}", missing.join(", ")
+    )]
     NoPackages { missing: Vec<String>, install: String },
     #[error("`python3` did not say what it has: it said \"{said}\"; try `python3 --version`")]
     StrangePython { said: String },
@@ -84,7 +88,8 @@ pub(crate) fn command(args: &DistillArgs, cache: &CachePlace) -> Result<(), Fail
     for folder in &args.corpus {
         if !corpus_of(folder).join("corpus.json").is_file() {
             return Err(Failure::Input(format!(
-                "`{}` holds no corpus, expected `work/corpus/corpus.json` in it; give --corpus a folder that --corpus-only has written",
+                "`{}` holds no corpus, expected `work/corpus/corpus.json` in it; give --corpus a folder that \
+                 --corpus-only has written",
                 folder.display()
             )));
         }

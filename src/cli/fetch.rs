@@ -1,7 +1,7 @@
 //! `yggc fetch`: downloads models by name into the cache.
 //!
-//! A known model is downloaded into the cache's work folder, extracted while its SHA-256 is checked, and renamed into place. A new
-//! known model is one entry of [`KNOWN_MODELS`]. Models of the Hugging Face hub are in `fetch/hub.rs`.
+//! A known model is downloaded into the cache's work folder, extracted while its SHA-256 is checked, and renamed into
+//! place. A new known model is one entry of [`KNOWN_MODELS`]. Models of the Hugging Face hub are in `fetch/hub.rs`.
 
 use std::{
     fs,
@@ -116,8 +116,8 @@ pub(crate) enum Part {
 pub(crate) enum FetchError {
     /// Bad input: no model has this name.
     #[error(
-        "no known model is called `{name}`{}; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; `yggc models` lists \
-         what can be run",
+        "no known model is called `{name}`{}; known: {}, and hf:OWNER/REPO; a model file is given as -m PATH.gguf; \
+         `yggc models` lists what can be run",
         meant(name).map_or(String::new(), |meant| format!(", `{meant}` is meant perhaps")),
         known_names()
     )]
@@ -189,7 +189,8 @@ fn known_names() -> String {
     names().collect::<Vec<_>>().join(", ")
 }
 
-/// The published SHA-256 of a file of the cache, or of the hub's, which names its contents by it; with the file's own path.
+/// The published SHA-256 of a file of the cache, or of the hub's, which names its contents by it; with the file's own
+/// path.
 pub(crate) fn published_sha256(path: &Path, cache: &CacheDir) -> Option<(PathBuf, String)> {
     let path = fs::canonicalize(path).ok()?;
     let is_here = |model: &&KnownModel| {
@@ -255,9 +256,9 @@ fn of_hub(name: &str, part: Part, cache: &CachePlace) -> Option<Result<PathBuf, 
     Some(HubName::parse(name)?.map_err(FetchError::from).and_then(fetch))
 }
 
-/// The path that `-m` means: the default model without it, a known model by its name or one of the hub by its (fetched on first use), else
-/// the path itself. A folder with the name of a known model is reached as `./NAME`. The cache's place is resolved
-/// only for a named model.
+/// The path that `-m` means: the default model without it, a known model by its name or one of the hub by its (fetched
+/// on first use), else the path itself. A folder with the name of a known model is reached as `./NAME`. The cache's
+/// place is resolved only for a named model.
 pub(crate) fn resolve(model: Option<&Path>, cache: &CachePlace) -> Result<PathBuf, FetchError> {
     let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache.dir()?) };
     let name = typed.to_str().unwrap_or_default();

@@ -28,8 +28,8 @@ fn left_of_address_space(limits: &str, status: &str) -> Option<usize> {
     Some(most.saturating_sub(kib(status, "VmSize:")?))
 }
 
-/// What remains of a container's memory, by `memory.max`, `memory.current` and `memory.stat` of its control group. The page cache
-/// counts as free.
+/// What remains of a container's memory, by `memory.max`, `memory.current` and `memory.stat` of its control group. The
+/// page cache counts as free.
 fn left_of_container(most: &str, taken: &str, stat: &str) -> Option<usize> {
     let number = |text: &str| text.trim().parse::<usize>().ok();
     let of_files = |name: &str| stat.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0);
@@ -37,7 +37,7 @@ fn left_of_container(most: &str, taken: &str, stat: &str) -> Option<usize> {
     Some(number(most)?.saturating_sub(number(taken)?.saturating_sub(files)))
 }
 
-/// A number of kilobytes behind a name, in bytes.
+/// A number of kilobytes after a name, in bytes.
 fn kib(text: &str, name: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

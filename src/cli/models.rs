@@ -32,7 +32,8 @@ pub(crate) fn command(args: &ModelsArgs) -> Result<(), Failure> {
     }
     let parts = [families.text(), formats.text(), tiers.text(), names.text()];
     output::text(format_args!(
-        "{}A name, a path or hf:OWNER/REPO[/FILE.gguf] is what -m takes. docs/families.md says what each family computes.\n",
+        "{}A name, a path or hf:OWNER/REPO[/FILE.gguf] is what -m takes. docs/families.md says what each family \
+         computes.\n",
         parts.concat()
     ))
 }
@@ -42,7 +43,8 @@ fn families() -> Table<4> {
         let tried = if family.tried.is_empty() { "-".to_owned() } else { family.tried.join("; ") };
         [family.name, family.models, family.beside_llama, &tried].map(str::to_owned)
     };
-    let titles = ["family", "models", "beside Llama", "whole models compared with"].map(str::to_owned);
+    let titles =
+        ["family", "models", "differences from Llama", "whole models compared with"].map(str::to_owned);
     Table { title: "Families", rows: [titles].into_iter().chain(Family::all().map(row)).collect() }
 }
 
@@ -146,7 +148,7 @@ mod tests {
         for (name, table) in &tables {
             let begin = format!("<!-- yggc models: {name} -->\n");
             let start = text.find(&begin).unwrap_or_else(|| panic!("{begin} is missing")) + begin.len();
-            let end = start + text[start..].find("<!-- end -->").expect("an end behind it");
+            let end = start + text[start..].find("<!-- end -->").expect("an end after it");
             text.replace_range(start..end, table);
         }
         if std::env::var_os("UPDATE_MODELS").is_some() {

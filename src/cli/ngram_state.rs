@@ -9,12 +9,14 @@ use crate::cli::{error::Failure, settings};
 /// Loads the n-grams in `file`, if it exists. Checks early that the file can be written.
 ///
 /// # Errors
-/// [`Failure`] of bad input if the file is no such file, is of another model or other settings, or no drafter keeps n-grams.
+/// [`Failure`] of bad input if the file is no such file, is of another model or other settings, or no drafter keeps
+/// n-grams.
 pub(crate) fn resume(engine: &mut Engine, file: &Path) -> Result<(), Failure> {
     settings::output_file_of(file, "--ngram-state FILE")?;
     if !engine.keeps_ngrams() {
         return Err(Failure::Input(
-            "--ngram-state keeps the n-grams of drafter `ngram`: expected it to draft, found another drafter; add --drafter ngram".to_owned(),
+            "--ngram-state keeps the n-grams of drafter `ngram`: expected it to draft, found another drafter; add \
+             --drafter ngram".to_owned(),
         ));
     }
     let in_file = |why: &dyn std::fmt::Display| {

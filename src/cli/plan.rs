@@ -75,7 +75,8 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
     let format = profile.fingerprints.build.plan_format;
     if format != PLAN_FORMAT {
         return Err(Failure::Input(format!(
-            "the profile `{name}` is for plans of format {format}, expected {PLAN_FORMAT}; measure again with `yggc profile`"
+            "the profile `{name}` is for plans of format {format}, expected {PLAN_FORMAT}; measure again with `yggc \
+             profile`"
         )));
     }
     if args.model.is_some() {

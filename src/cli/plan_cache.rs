@@ -1,5 +1,6 @@
-//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache, build (its kernels, and the
-//! formats in which it reads drafter models), format of profiles, and budget of memory if the plan divides one.
+//! Plans made on first use, one per machine, model, drafter model, threads, instruction set, activations, cache, build
+//! (its kernels, and the formats in which it reads drafter models), format of profiles, and budget of memory if the
+//! plan divides one.
 //!
 //! ```text
 //! <cache>/plans/KEY.profile   the profile, as `yggc profile` writes it
@@ -34,7 +35,8 @@ use crate::cli::{
     error::Failure,
 };
 
-/// Time after which a plan that could not be made is tried again: what was in its way, such as another program's load, may be gone.
+/// Time after which a plan that could not be made is tried again: what was in its way, such as another program's load,
+/// may be gone.
 const RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// The place of the cached plan of one set of fingerprints; the plan may not exist.
@@ -59,7 +61,8 @@ pub(crate) enum Found {
 }
 
 impl CachedPlan {
-    /// Includes the fingerprint of a drafter model, if there is one, and the budget of memory that the plan divides, if it divides one.
+    /// Includes the fingerprint of a drafter model, if there is one, and the budget of memory that the plan divides, if
+    /// it divides one.
     pub(crate) fn new(
         cache: &CacheDir,
         here: Fingerprints,
@@ -175,7 +178,8 @@ fn is_half_written(path: &Path) -> bool {
     name.starts_with('.') && name.ends_with(".partial")
 }
 
-/// A digest of everything that decides whether a plan fits and its profile can be read; the model's name is not part of it.
+/// A digest of everything that decides whether a plan fits and its profile can be read; the model's name is not part of
+/// it.
 fn key(here: &Fingerprints, profile_format: u32, added: &[&str]) -> String {
     let Fingerprints { machine, model: ModelFingerprint { name: _, digest: model }, build } = here;
     let BuildFingerprint { plan_format, kernels, draft_formats } = build;

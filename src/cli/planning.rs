@@ -70,8 +70,8 @@ pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions 
 }
 
 impl Machine {
-    /// The machine with as many weights in memory as its budget gives at first to a model that `drafts`, or is decoded plainly, and that division;
-    /// the same machine where it has no budget.
+    /// The machine with as many weights in memory as its budget gives at first to a model that `drafts`, or is decoded
+    /// plainly, and that division; the same machine where it has no budget.
     ///
     /// # Errors
     /// [`Failure::Engine`] of kind `Input` for a budget that is too small.
@@ -127,7 +127,8 @@ pub(crate) fn with_plan(
     Ok((prepared, options))
 }
 
-/// Goes on without a drafter model that the time of a first use was too short to measure: speculation changes no answer.
+/// Goes on without a drafter model that the time of a first use was too short to measure: speculation changes no
+/// answer.
 pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Plan) {
     if plan.by_drafter.iter().any(|sub_plan| sub_plan.drafter.draft_model().is_some()) {
         return;
@@ -135,8 +136,9 @@ pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Pla
     if let Some(path) = draft_model.take() {
         let path = path.display();
         remark(format_args!(
-            "going on without the drafter model `{path}`: the first use had no time to measure it; measure it with `yggc profile --drafter \
-             model --draft-model {path} -o FILE`, then plan with `yggc plan --profile FILE -o FILE.plan`"
+            "going on without the drafter model `{path}`: the first use had no time to measure it; measure it with \
+             `yggc profile --drafter model --draft-model {path} -o FILE`, then plan with `yggc plan --profile FILE -o \
+             FILE.plan`"
         ));
     }
 }
@@ -144,8 +146,8 @@ pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Pla
 /// A plan, or the reason why there is none.
 pub(crate) type PlanOrReason = Result<PlanSource, String>;
 
-/// The plan that fits this machine, model and drafter model, if there is one: from the cache, or made now and cached. Without
-/// a plan the reason is printed on stderr.
+/// The plan that fits this machine, model and drafter model, if there is one: from the cache, or made now and cached.
+/// Without a plan the reason is printed on stderr.
 ///
 /// # Errors
 /// If the model cannot be loaded at all, or the drafter model cannot be opened.
@@ -206,7 +208,8 @@ pub(crate) fn place(
     Ok(CachedPlan::new(folder, here, digest.as_deref(), divided.map(|(budget, _)| budget)))
 }
 
-/// Bytes that drafters may take beside a loaded model: what the machine has left, and the budget if it holds the whole model.
+/// Bytes that drafters may take in addition to a loaded model: what the machine has left, and the budget if it holds
+/// the whole model.
 pub(crate) fn memory_left(loaded: &Loaded, divided: Option<Divided>) -> Option<usize> {
     let free = memory::available();
     let Some((budget, FirstDivision::Whole)) = divided else { return free };
@@ -222,7 +225,8 @@ fn failed_before(model: Model, place: &CachedPlan, reason: &str) -> (Prepared, P
     without(
         Prepared::Open(Box::new(model)),
         format!(
-            "no plan could be made on first use: {reason}; it is tried again an hour later, or when `{}` is removed; or give a plan with --plan",
+            "no plan could be made on first use: {reason}; it is tried again an hour later, or when `{}` is removed; \
+             or give a plan with --plan",
             place.failure_path().display()
         ),
     )

@@ -94,8 +94,8 @@ fn draft_model_at(profile: &mut Profile, path: &Path) -> Result<(), Failure> {
     let mut same = files.filter(|file| file.digest == now.digest).peekable();
     if same.peek().is_none() {
         return Err(Failure::Input(format!(
-            "the profile measured no drafter model like `{}`: expected one of fingerprint {}, found none; leave --again out to \
-             measure it",
+            "the profile measured no drafter model like `{}`: expected one of fingerprint {}, found none; leave \
+             --again out to measure it",
             path.display(),
             now.digest
         )));
@@ -118,7 +118,8 @@ fn report(file: &Path, profile: &Profile, done: fmt::Arguments<'_>) -> Result<()
         match &lacking[..] {
             [] => String::new(),
             _ => format!(
-                "; no time was left for the latencies of {}, which no plan can use: a new profile with a larger --budget has them",
+                "; no time was left for the latencies of {}, which no plan can use: a new profile with a larger \
+                 --budget has them",
                 lacking.join(", ")
             ),
         }

@@ -1,4 +1,5 @@
-//! The refinement of a service's plan while no request comes: `yggc plan refine` as a process of its own, which a request ends at once.
+//! The refinement of a service's plan while no request comes: `yggc plan refine` as a process of its own, which a
+//! request ends at once.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +25,7 @@ pub(crate) struct Refinement {
     command: Command,
     /// The file that is there once the plan is refined.
     done: PathBuf,
-    /// Bytes that the process takes beside this one, if weights are streamed since memory is short.
+    /// Bytes that the process takes in addition to this one, if weights are streamed since memory is short.
     needed: Option<u64>,
     running: Option<Child>,
     /// Whether it was said that memory is too short.
@@ -69,7 +70,7 @@ impl Refinement {
         }
         // What it prints would stand between the lines of the service.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Beside the weights in memory a substitute of the others takes about as much.
+        // In addition to the weights in memory, a substitute of the others takes about as much.
         let of_weights = || Some(resident? as u64).map(|bytes| bytes.saturating_mul(2));
         let needed = budget.map(|budget| budget.bytes).or_else(of_weights);
         Ok(Self { command, done: place.refined_path(), needed, running: None, is_short: false })
@@ -82,7 +83,8 @@ impl Refinement {
         if !has_room && !self.is_short {
             self.is_short = true;
             remark(format_args!(
-                "the plan is not refined beside this service: expected {} MiB of free memory, found {}; stop the service and run `yggc plan refine`",
+                "the plan is not refined while this service runs: expected {} MiB of free memory, found {}; stop the \
+                 service and run `yggc plan refine`",
                 needed >> 20,
                 free >> 20
             ));

@@ -20,8 +20,8 @@ use crate::{
     serve::{ApiKey, Idle, Limits, Settings, is_here_alone, serve},
 };
 
-/// Seconds without a request after which a plan is refined that nobody asked to refine: a first use had time for few forwards where weights are
-/// streamed.
+/// Seconds without a request after which a plan is refined that nobody asked to refine: a first use had time for few
+/// forwards where weights are streamed.
 const STREAMED_REFINED_AFTER: usize = 60;
 
 /// Runs `yggc serve`.
@@ -107,8 +107,8 @@ fn exposed(settings: &Settings) -> Option<String> {
             "warning: {who}{sites} may use this service: no key is asked for; give one with --api-key-file"
         ),
         Some(_) => format!(
-            "{who}{sites} may use this service with the key, and without it read /, /health, /ready, /version and /metrics; \
-             nothing is encrypted"
+            "{who}{sites} may use this service with the key, and without it read /, /health, /ready, /version and \
+             /metrics; nothing is encrypted"
         ),
     })
 }
@@ -138,7 +138,8 @@ fn span_timeout(cache: &CachePlace) -> Result<Option<Duration>, Failure> {
         Some(given) => match given.to_str().and_then(|text| text.parse().ok()) {
             Some(milliseconds) => Ok(Some(Duration::from_millis(milliseconds))),
             None => Err(Failure::Input(format!(
-                "$OTEL_EXPORTER_OTLP_TIMEOUT, or its own of traces, is {given:?}: expected milliseconds; correct it, or unset it"
+                "$OTEL_EXPORTER_OTLP_TIMEOUT, or its own of traces, is {given:?}: expected milliseconds; correct it, \
+                 or unset it"
             ))),
         },
     }

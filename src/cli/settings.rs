@@ -110,7 +110,8 @@ impl Machine {
     pub(crate) fn within_memory(self, bytes: Option<u64>, context: Option<usize>) -> Result<Self, Failure> {
         if bytes.is_some() && self.tier == Tier::Cuda {
             return Err(Failure::Usage(
-                "--memory is for --device cpu: no plan divides the memory of a GPU; choose with --resident how many bytes of weights stay on it"
+                "--memory is for --device cpu: no plan divides the memory of a GPU; choose with --resident how many \
+                 bytes of weights stay on it"
                     .to_owned(),
             ));
         }
@@ -152,8 +153,8 @@ impl Machine {
     }
 }
 
-/// The number of threads that was asked for, as far as there are processors: threads that wait for each other's turn take many times as
-/// long.
+/// The number of threads that was asked for, as far as there are processors: threads that wait for each other's turn
+/// take many times as long.
 fn threads(asked: Option<usize>) -> usize {
     let processors = default_threads();
     match asked {
@@ -226,7 +227,7 @@ pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
     }
 }
 
-/// What is asked for beside the prompt.
+/// What is asked for in addition to the prompt.
 pub(crate) fn request(args: &AnswerArgs, prompt: Prompt) -> Request {
     let adjustment = Adjustment {
         bias: args.logit_bias.clone(),

@@ -18,7 +18,8 @@ pub(crate) fn resume(engine: &mut Engine, file: &Path) -> Result<(), Failure> {
     let model = engine.loaded().fingerprints()?.model;
     if engine.skip_state().is_none() {
         return Err(Failure::Input(
-            "--skip-state keeps what drafter `swift` finds out: expected it to draft, found another drafter; add --drafter swift".to_owned(),
+            "--skip-state keeps what drafter `swift` finds out: expected it to draft, found another drafter; add \
+             --drafter swift".to_owned(),
         ));
     }
     if let Some(state) = read_skip_state(file, &model).map_err(yggc::engine::Error::from)? {

@@ -170,7 +170,8 @@ pub(crate) fn memory(memory: Memory) -> String {
     format!("memory     {} of weights, {} of session{streamed}", bytes(weight_bytes), bytes(session_bytes))
 }
 
-/// Why an answer is incomplete, with the flag that lets it go on; `None` of a complete one. `max_tokens` is what `-n` says.
+/// Why an answer is incomplete, with the flag that lets it go on; `None` of a complete one. `max_tokens` is what `-n`
+/// says.
 pub(crate) fn cut(reason: FinishReason, report: &Report, max_tokens: Option<usize>) -> Option<String> {
     let tokens = report.tokens;
     match reason {
@@ -250,8 +251,8 @@ fn write_table(reason: FinishReason, report: &Report, out: &mut String) -> std::
         let state = if is_searching { "searching" } else { "settled" };
         writeln!(
             out,
-            "skip set   {state} after {tries} tries, {changes} changes, begun again {reopened} times; it skips {:.0} % and \
-             said {:.0} % of the last tokens; tries were {:.2} % of the counted work",
+            "skip set   {state} after {tries} tries, {changes} changes, begun again {reopened} times; it skips {:.0} \
+             % and said {:.0} % of the last tokens; tries were {:.2} % of the counted work",
             skip_ratio * 100.0,
             matchness * 100.0,
             if stepped_us > 0.0 { tried_us / stepped_us * 100.0 } else { 0.0 }

@@ -193,7 +193,8 @@ fn result(verification: &Verification) -> Result<(), Failure> {
     } else if broken == ["plan"] {
         "answers are exact all the same; make a plan here with `yggc profile` and `yggc plan`"
     } else {
-        "answers with speculation may differ from plain decoding's here; decode with --no-spec, and report this with what was printed"
+        "answers with speculation may differ from plain decoding's here; decode with --no-spec, and report this with \
+         what was printed"
     };
     Err(Failure::Broken(format!(
         "{} of {} properties do not hold ({}): {advice}",

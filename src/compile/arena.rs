@@ -2,8 +2,9 @@
 //!
 //! - Values that share bytes share one *block*: slices are views of what they slice, a residual sum in place keeps
 //!   the place of its residual. So the residual stream has one offset through all groups.
-//! - A block is live from the step that makes its first value to the last step that reads any of them, or to the end if one
-//!   of them is kept, whichever groups are skipped: leaving steps out only shortens lives. Blocks whose lives overlap have disjoint bytes.
+//! - A block is live from the step that makes its first value to the last step that reads any of them, or to the end if
+//!   one of them is kept, whichever groups are skipped: leaving steps out only shortens lives. Blocks whose lives
+//!   overlap have disjoint bytes.
 //! - Blocks start at the device's alignment; rows are padded to [`ROW_ELEMENTS`], so every row starts on a cache line.
 //! - Placement: largest block first, each at the lowest offset that is free all its life.
 
@@ -153,13 +154,13 @@ fn place(blocks: &mut [Block]) -> Result<usize, ValueId> {
     for i in 0..blocks.len() {
         let (placed, rest) = blocks.split_at_mut(i);
         let block = &mut rest[0];
-        let mut beside: Vec<_> = placed
+        let mut live: Vec<_> = placed
             .iter()
             .filter(|other| other.first <= block.last && block.first <= other.last)
             .map(|other| (other.offset, other.offset + other.bytes))
             .collect();
-        beside.sort_unstable();
-        for (start, end) in beside {
+        live.sort_unstable();
+        for (start, end) in live {
             if start >= block.offset && start - block.offset >= block.bytes {
                 break;
             }

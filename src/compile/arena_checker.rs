@@ -1,8 +1,8 @@
 //! The judge of arenas: replays a program over a shadow of its memory and sees whether every read finds what it names.
 //!
 //! It knows nothing of lives, blocks or order: only what the steps say. The shadow tells of every 4-byte word which
-//! element of which value was last written there, in runs of a row's columns. The idea of checking the result of an allocation by replaying it
-//! instead of trusting the allocator is that of regalloc2's checker.
+//! element of which value was last written there, in runs of a row's columns. The idea of checking the result of an
+//! allocation by replaying it instead of trusting the allocator is that of regalloc2's checker.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -75,7 +75,7 @@ pub enum ArenaError {
     },
 }
 
-/// Words in a row: which element of which value the first of them holds; those behind it hold its next columns.
+/// Words in a row: which element of which value the first of them holds; later ones hold its next columns.
 #[derive(Clone, Copy)]
 struct Run {
     words: usize,
@@ -86,8 +86,8 @@ struct Run {
 
 /// Checks that a forward without the groups marked in `skipped` reads only what it means to read: every word of every
 /// operand holds the value its region names, results overlap no operand but a residual replaced in place, all regions
-/// are inside the arena, and what is shown and the hidden rows are intact at the end. A residual sum of a skipped group that is in place
-/// counts as its residual.
+/// are inside the arena, and what is shown and the hidden rows are intact at the end. A residual sum of a skipped group
+/// that is in place counts as its residual.
 ///
 /// # Errors
 /// The first breach, as [`ArenaError`].
@@ -179,8 +179,8 @@ impl Replay {
                 self.runs.insert(at, Run { words: words.start - at, ..run });
             }
             if end > words.end {
-                let behind = words.end - at;
-                let rest = Run { words: run.words - behind, column: run.column + behind, ..run };
+                let covered = words.end - at;
+                let rest = Run { words: run.words - covered, column: run.column + covered, ..run };
                 self.runs.insert(words.end, rest);
             }
         }
@@ -190,8 +190,8 @@ impl Replay {
     /// The run that a word is in, and the column that the word holds.
     fn found(&self, word: usize) -> Option<(Run, usize)> {
         let (at, run) = self.runs.range(..=word).next_back()?;
-        let behind = word - at;
-        (behind < run.words).then_some((*run, run.column + behind))
+        let into_run = word - at;
+        (into_run < run.words).then_some((*run, run.column + into_run))
     }
 
     /// A region shows a value, or a run of its columns: then the first word tells which.
@@ -260,7 +260,7 @@ fn in_place(result: &Region, residual: &Region) -> bool {
 /// Whether a row of a lawful region has one of these words.
 fn overlaps(region: &Region, words: &Range<usize>) -> bool {
     let first = region.offset_bytes / WORD;
-    // The first row that ends behind the words' start.
+    // The first row that ends after the words' start.
     let row = (words.start + 1).saturating_sub(first + region.columns).div_ceil(region.row_stride);
     row < region.rows && first + row * region.row_stride < words.end
 }

@@ -8,7 +8,8 @@
 //! - everything is deterministic: same graph, binding and device, same program.
 //!
 //! [`check_arena`] is the independent judge of the layout. [`compile_stages`] and [`compile_until`] show every stage.
-//! With the feature `planner`, `compile_unfused` makes what a framework without a compiler would run, to be measured against.
+//! With the feature `planner`, `compile_unfused` makes what a framework without a compiler would run, to be measured
+//! against.
 #![forbid(unsafe_code)]
 
 mod arena;
@@ -37,7 +38,7 @@ use crate::ir::{Binding, DeviceSpec, Graph, GraphError, Program};
 /// A rewrite of a bound graph that keeps its meaning.
 type Pass = fn(&mut Graph) -> Result<(), GraphError>;
 
-/// The passes behind `bind_width`, in order.
+/// The passes after `bind_width`, in order.
 const PASSES: [(&str, Pass); 8] = [
     ("fold_constants", passes::fold_constants),
     ("fuse_qkv", passes::fuse_qkv),

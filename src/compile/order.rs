@@ -86,8 +86,8 @@ fn constraints(graph: &Graph, values: &[ValueId]) -> Result<Vec<(ValueId, ValueI
     Ok(edges)
 }
 
-/// Numbers `0..count` so that every edge goes forward, lowest first (for the reason of [`Graph::topological`]); or a number that is on a
-/// circle or after one.
+/// Numbers `0..count` so that every edge goes forward, lowest first (for the reason of [`Graph::topological`]); or a
+/// number that is on a circle or reachable from one.
 fn sorted(count: usize, edges: impl Iterator<Item = (usize, usize)>) -> Result<Vec<usize>, usize> {
     let mut waiting = vec![0usize; count];
     let mut later = vec![Vec::new(); count];

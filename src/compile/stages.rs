@@ -1,4 +1,4 @@
-//! The stages of compiling: running the passes under the law, and showing what each leaves behind.
+//! The stages of compiling: running the passes under the law, and showing the result of each.
 
 use super::{CompileError, PASSES, compile, passes::bind_width, to_program};
 use crate::ir::{
@@ -50,7 +50,7 @@ pub fn compile_stages(
     Ok(stages)
 }
 
-/// Compiles as far as the stage called `name`, and writes it out. What lies behind that stage is not tried.
+/// Compiles as far as the stage called `name`, and writes it out. Later stages are not tried.
 ///
 /// # Errors
 /// [`CompileError::UnknownStage`] with all names; else as [`compile`], as far as it goes.

@@ -1,4 +1,5 @@
-//! The judges of this room: golden dumps, a scalar interpreter of graphs and of programs, mutated arenas, and work by hand.
+//! The judges of this room: golden dumps, a scalar interpreter of graphs and of programs, mutated arenas, and work by
+//! hand.
 
 mod arena;
 mod example;

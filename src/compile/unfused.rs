@@ -1,16 +1,16 @@
-//! The program that a framework without a compiler would run: ops as the model's graph has them, each result in bytes of its
-//! own.
+//! The program that a framework without a compiler would run: ops as the model's graph has them, each result in bytes
+//! of its own.
 //!
-//! Passes that fuse ops are left out; those that only fold constants and drop what is dead stay. Kernels, and so bits, are those
-//! of [`compile`](super::compile): fusion changes no bit.
+//! Passes that fuse ops are left out; those that only fold constants and drop what is dead stay. Kernels, and so bits,
+//! are those of [`compile`](super::compile): fusion changes no bit.
 
 use super::{
     CompileError, arena::Placement, check_arena, passes, stages::run_lawfully, to_program::to_program_placed,
 };
 use crate::ir::{Binding, DeviceSpec, Graph, Program};
 
-/// Compiles a lawful graph for one width without fusing anything and without reusing bytes, for eager execution. Groups of such
-/// a program cannot be skipped: residual sums are not in place.
+/// Compiles a lawful graph for one width without fusing anything and without reusing bytes, for eager execution. Groups
+/// of such a program cannot be skipped: residual sums are not in place.
 ///
 /// # Errors
 /// As [`compile`](super::compile).

@@ -7,7 +7,7 @@ use crate::{
 
 use super::{Error, KvFormat, LoadOptions, Tier};
 
-/// All ways in which budgets can divide the weights of a model, and about what a session with a context of so many tokens takes beside them. The
+/// All ways in which budgets can divide the weights of a model, and about what a session with a context of so many tokens takes in addition. The
 /// widths of the options are those that the session runs.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Drafter models: opened, checked against the verifier, and loaded beside its executables.
+//! Drafter models: opened, checked against the verifier, and loaded in addition to its executables.
 
 use std::{
     path::{self, Path, PathBuf},
@@ -161,7 +161,7 @@ fn open_expecting(file: &DrafterFile) -> Result<DraftModel, Error> {
 }
 
 impl Loaded {
-    /// The same with what drafters of these kinds need beside the model: trimmed heads, substitutes, drafter models with heads, and
+    /// The same with what drafters of these kinds need in addition to the model: trimmed heads, substitutes, drafter models with heads, and
     /// executables that keep the hidden rows of prompts where a drafter model reads them. What is there is not made again.
     ///
     /// # Errors

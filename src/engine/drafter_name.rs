@@ -70,7 +70,7 @@ pub(super) fn without_plan(name: &str, absent: Option<&str>) -> Error {
     )
 }
 
-/// Beside its cause it lists all kinds, and says how to measure the drafter if it is of one.
+/// In addition to its cause it lists all kinds, and says how to measure the drafter if it is of one.
 fn refused(name: &str, cause: String) -> Error {
     let error = Error::input(format!("{cause}; kinds of drafters are {}", DrafterKind::NAMES.join(", ")));
     match DrafterId::of_name(name) {

@@ -243,7 +243,7 @@ fn band(
         let drafts = *drafts || is_forced;
         let (depth, verify_width) = (*depth as usize, row_choice.widest() as usize);
         let steps = StepRange { from: *from as usize, drafts, depth, verify_width };
-        let off = (!drafts).then(|| format!("the plan expects no gain of drafting behind {from} tokens"));
+        let off = (!drafts).then(|| format!("the plan expects no gain of drafting after {from} tokens"));
         planned.range(steps, depth_choice, row_choice, (predicted, unseen), off)
     });
     Ok(BandDrafting {
@@ -295,7 +295,7 @@ impl Planned<'_> {
             }
         };
         let name_of = |stage: &PlanStage| match stage {
-            // Forwards and growths are waited for with the verification behind them.
+            // Forwards and growths are waited for with the verification after them.
             PlanStage::FirstGrowth(_) | PlanStage::NextGrowth(_) if sub_plan.schedule.prunes_on_device() => {
                 "verify"
             }
@@ -399,7 +399,7 @@ impl BandDrafting {
         StepShape { depth, verify_width, ..self.shape }
     }
 
-    /// Sets what the newest way of a decoder goes by beside drafter and shape.
+    /// Sets what the newest way of a decoder goes by in addition to drafter and shape.
     fn set(&self, mut decoder: Decoder) -> Result<Decoder, SpeculateError> {
         for (place, RangeDrafting { steps, depths, policy, background: _ }) in self.ranges.iter().enumerate()
         {

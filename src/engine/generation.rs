@@ -43,7 +43,7 @@ pub struct Generation<'e> {
     max_tokens: usize,
     /// Tokens handed out.
     yielded: usize,
-    /// Tokens handed out before the last step; its tokens, or the prefill's first, are behind them.
+    /// Tokens handed out before the last step; its tokens, or the prefill's first, are after them.
     before_step: usize,
     /// The stop string that was found.
     stopped: Option<usize>,
@@ -93,7 +93,7 @@ impl<'e> Generation<'e> {
         Report::new(self.yielded, decoder, &backgrounds[decoder.way()][decoder.range()])
     }
 
-    /// The tree of the step whose first token was the last event; `None` behind every other event, and behind the prefill's token. It
+    /// The tree of the step whose first token was the last event; `None` after every other event, and after the prefill's token. It
     /// is copied from what the step left: a request whose caller does not ask costs nothing.
     ///
     /// ```

@@ -141,7 +141,7 @@ impl Loaded {
         })
     }
 
-    /// The same with [variants](VariantChange) of its forwards beside the model's, for drafters that use them. Only what they change is
+    /// The same with [variants](VariantChange) of its forwards in addition to the model's, for drafters that use them. Only what they change is
     /// made; everything else is shared.
     ///
     /// # Errors

@@ -402,7 +402,7 @@ fn within_memory(
         return Ok(());
     }
     Err(Error::input(format!(
-        "a context of {} tokens needs {} MiB beside {} MiB of weights: expected at most {} MiB together, which this machine has free; ask for a shorter context",
+        "a context of {} tokens needs {} MiB in addition to {} MiB of weights: expected at most {} MiB together, which this machine has free; ask for a shorter context",
         options.context,
         mib(session_bytes),
         mib(weight_bytes),

@@ -1,4 +1,4 @@
-//! What a finished request reports: measured beside predicted.
+//! What a finished request reports: measured and predicted.
 
 use crate::{
     plan::DrafterId,
@@ -80,7 +80,7 @@ pub struct Report {
     pub stages: Vec<StageReport>,
 }
 
-/// What the engine knows beside the counters.
+/// What the engine knows in addition to the counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Background {
     pub(super) drafter: String,

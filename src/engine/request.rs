@@ -83,7 +83,7 @@ pub struct Request {
     pub compiled: Option<Matcher>,
     /// Strings that end the text, wherever tokens are cut; none is part of the text. Not empty ones.
     pub stop: Vec<String>,
-    /// How many log-probabilities of other tokens each token comes with, beside its own; `None` for none at all.
+    /// How many log-probabilities of other tokens each token comes with, in addition to its own; `None` for none at all.
     pub log_probs: Option<usize>,
     /// Whether it drafts.
     pub speculation: Speculation,

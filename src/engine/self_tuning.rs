@@ -23,7 +23,7 @@ impl Drafting {
         self.widths.iter().copied().chain(lacking).collect()
     }
 
-    /// Rows behind the committed prefix that steps write, of the band that needs most: those of its shape, and behind them those of
+    /// Rows after the committed prefix that steps write, of the band that needs most: those of its shape, and after them those of
     /// tries.
     pub(super) fn scratch_rows(&self, options: &Options) -> usize {
         let rows = self.bands.iter().map(|band| {
@@ -34,7 +34,7 @@ impl Drafting {
     }
 }
 
-/// A drafter that leaves out `skipped` at first, whose tries write behind the `bank` rows that its steps use and are counted by
+/// A drafter that leaves out `skipped` at first, whose tries write after the `bank` rows that its steps use and are counted by
 /// `times`.
 ///
 /// # Errors

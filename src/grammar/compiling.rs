@@ -1,8 +1,10 @@
-//! Compiling on threads of its own: with a stack that is stated, as many at once as may be, and no longer than anyone waits.
+//! Compiling on threads of its own: with a stack that is stated, as many at once as may be, and no longer than anyone
+//! waits.
 //!
-//! The parser recurses over what it compiles and cannot be interrupted. Counts bound how deep and how long (`counts.rs`); here are the stack they are
-//! measured against and the backstop: whoever waits goes after [`MOST_TIME`] or when its request is cancelled. A thread that is left so ends by itself,
-//! and keeps its place among [`MOST_THREADS`] until it has.
+//! The parser recurses over what it compiles and cannot be interrupted. Counts bound how deep and how long
+//! (`counts.rs`); here are the stack they are measured against and the backstop: whoever waits goes after [`MOST_TIME`]
+//! or when its request is cancelled. A thread that is left so ends by itself, and keeps its place among
+//! [`MOST_THREADS`] until it has.
 
 use std::{
     sync::{
@@ -16,13 +18,14 @@ use std::{
 
 use super::GrammarError;
 
-/// Stack of a thread that compiles: address space, of which only what is used becomes memory. The most objects that a schema may have, one within the
-/// other, take half of it.
+/// Stack of a thread that compiles: address space, of which only what is used becomes memory. The most objects that a
+/// schema may have, one within the other, take half of it.
 pub(super) const STACK_BYTES: usize = 256 << 20;
-/// Longest time that anyone waits for a constraint: several times what the counts allow on a slow machine, and longer than a first mask may take.
+/// Longest time that anyone waits for a constraint: several times what the counts allow on a slow machine, and longer
+/// than a first mask may take.
 pub(super) const MOST_TIME: Duration = Duration::from_secs(30);
-/// Threads that compile at once, abandoned ones included: so many that some slow constraints do not shut out a quick one, and so few that decoding
-/// keeps a share of the processor.
+/// Threads that compile at once, abandoned ones included: so many that some slow constraints do not shut out a quick
+/// one, and so few that decoding keeps a share of the processor.
 pub(super) const MOST_THREADS: usize = 4;
 /// How often a waiting thread looks whether its request was cancelled.
 const LOOK: Duration = Duration::from_millis(10);
@@ -61,7 +64,8 @@ impl Drop for Place {
 /// Runs `work`, which compiles a constraint of the kind `what`, on a thread with the stated stack, and waits for it.
 ///
 /// # Errors
-/// What `work` gives; [`GrammarError::TooSlow`], [`GrammarError::Busy`], [`GrammarError::Cancelled`] and [`GrammarError::Thread`].
+/// What `work` gives; [`GrammarError::TooSlow`], [`GrammarError::Busy`], [`GrammarError::Cancelled`] and
+/// [`GrammarError::Thread`].
 pub(super) fn run<T: Send + 'static>(
     what: &'static str,
     turn: Turn,
@@ -113,7 +117,7 @@ pub(super) fn run<T: Send + 'static>(
 /// The time, for limits that end hopeless work.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a backstop behind limits by counts: it decides nothing of a mask"
+    reason = "a backstop for the limits by counts: it decides nothing of a mask"
 )]
 pub(super) fn now() -> Instant {
     Instant::now()

@@ -10,16 +10,18 @@ use super::{
 /// Most bytes of a schema, and of a grammar with its schemas.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What an answer must be. Start from what the user gave; [`GrammarTokens::matcher`](super::GrammarTokens::matcher) checks it.
+/// What an answer must be. Start from what the user gave; [`GrammarTokens::matcher`](super::GrammarTokens::matcher)
+/// checks it.
 ///
-/// JSON is written in one line, with one space behind each colon and comma, and properties in the order of the schema.
+/// JSON is written in one line, with one space after each colon and comma, and properties in the order of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// Any JSON object.
     JsonObject,
     /// JSON that fits this schema, given as JSON.
     JsonSchema(String),
-    /// A text that this regular expression matches as a whole, in the syntax of Rust's `regex` crate without look-around.
+    /// A text that this regular expression matches as a whole, in the syntax of Rust's `regex` crate without
+    /// look-around.
     Regex(String),
     /// A text of this grammar, in the Lark syntax of `llguidance`.
     Lark(String),

@@ -1,4 +1,5 @@
-//! What is counted of a grammar before anything recurses over it: bytes, rules, brackets. Schemas have counts of their own (`schema`).
+//! What is counted of a grammar before anything recurses over it: bytes, rules, brackets. Schemas have counts of their
+//! own (`schema`).
 //!
 //! Compiling recurses over rules and cannot be interrupted. So its depth is bounded here against the
 //! [stack](super::compiling::STACK_BYTES) that it runs on.
@@ -11,10 +12,11 @@ const REGEX_BYTES: usize = 32 << 10;
 const LARK_BYTES: usize = 128 << 10;
 /// Deepest brackets of a grammar or an expression.
 const BRACKETS: u64 = 64;
-/// Most rules and brackets of a Lark grammar, each of which takes up to 3 kB of stack when rules follow from one another in a chain.
+/// Most rules and brackets of a Lark grammar, each of which takes up to 3 kB of stack when rules follow from one
+/// another in a chain.
 const RULES: u64 = 4_000;
-/// Most rules of a grammar in which schemas were written out: half of the stack where they follow from one another in a chain.
-/// Their brackets are those of expressions.
+/// Most rules of a grammar in which schemas were written out: half of the stack where they follow from one another in a
+/// chain. Their brackets are those of expressions.
 const WRITTEN_RULES: u64 = 40_000;
 /// Most bytes of such a grammar.
 const WRITTEN_BYTES: u64 = 4 << 20;

@@ -62,7 +62,8 @@ pub enum GrammarError {
     },
     /// A thread to compile on that the system does not give.
     #[error(
-        "{what}: expected a thread with {stack_bytes} bytes of stack to compile on, found {fault}; raise the limits of the process"
+        "{what}: expected a thread with {stack_bytes} bytes of stack to compile on, found {fault}; raise the limits \
+         of the process"
     )]
     Thread {
         /// What kind of constraint.
@@ -86,9 +87,10 @@ pub enum GrammarError {
         /// What is wrong with them.
         fault: String,
     },
-    /// An answer that cannot go on: the grammar's limits are exceeded, or the vocabulary has no token for what must follow.
+    /// An answer that cannot go on: the grammar's limits are exceeded, or the vocabulary has no token for what must
+    /// follow.
     #[error(
-        "the grammar cannot be followed behind {tokens} tokens of the answer: {fault}; simplify the grammar"
+        "the grammar cannot be followed after {tokens} tokens of the answer: {fault}; simplify the grammar"
     )]
     Stuck {
         /// Tokens of the answer.

@@ -22,7 +22,7 @@ const SLOW_ITEMS: usize = 3;
 /// How much work the masks of an answer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// What hides behind a forward or delays it little: about 20 ms a mask.
+    /// Masks that a forward hides, or that delay it little: about 20 ms a mask.
     Usual,
     /// Of a grammar that needed more: about 200 ms.
     Slow,

@@ -15,8 +15,8 @@ use super::{
 
 /// Where an answer is in its grammar. Clones are independent, and share what the lexer has found out.
 ///
-/// A grammar that needs more than usual for a mask becomes [slow](Self::is_slow): it is parsed again from the answer's beginning, and masks
-/// may take longer. They are the same.
+/// A grammar that needs more than usual for a mask becomes [slow](Self::is_slow): it is parsed again from the answer's
+/// beginning, and masks may take longer. They are the same.
 #[derive(Clone)]
 pub struct Matcher {
     /// In error where the answer is stuck.
@@ -60,7 +60,8 @@ impl Matcher {
         &self.source
     }
 
-    /// The same of a request that may be cancelled: its work then ends within some milliseconds with [`GrammarError::Cancelled`].
+    /// The same of a request that may be cancelled: its work then ends within some milliseconds with
+    /// [`GrammarError::Cancelled`].
     ///
     /// # Errors
     /// [`GrammarError::Thread`].
@@ -87,8 +88,8 @@ impl Matcher {
     /// The tokens that may follow; at least one.
     ///
     /// # Errors
-    /// [`GrammarError::Stuck`] if none can be found within the limits of a slow grammar; so will every later call until a
-    /// [rollback](Self::rollback).
+    /// [`GrammarError::Stuck`] if none can be found within the limits of a slow grammar; so will every later call until
+    /// a [rollback](Self::rollback).
     ///
     /// # Panics
     /// If the answer is [complete](Self::is_complete).
@@ -158,7 +159,8 @@ impl Matcher {
         !self.inner.is_error() && self.inner.is_stopped()
     }
 
-    /// Appends the tokens that must follow, as far as one encoding says. The first is certain: the mask allows no other.
+    /// Appends the tokens that must follow, as far as one encoding says. The first is certain: the mask allows no
+    /// other.
     pub fn forced(&mut self, out: &mut Vec<u32>) {
         if self.is_complete() {
             return;
@@ -171,15 +173,15 @@ impl Matcher {
         out.extend(forced.unwrap_or_default());
     }
 
-    /// How many of `tokens`, one behind the other, the grammar could take next. Where text is forced it also takes
+    /// How many of `tokens`, one after the other, the grammar could take next. Where text is forced it also takes
     /// other encodings of that than the mask allows.
     pub fn fitting(&mut self, tokens: &[u32]) -> usize {
         // A fault is found again by the next mask.
         if self.is_complete() { 0 } else { self.attempt(|inner| inner.validate_tokens(tokens)).unwrap_or(0) }
     }
 
-    /// Does something with the parser. If it fails, it is done once more by a new parser, which may take longer and knows nothing: a
-    /// fault then depends on the accepted tokens alone.
+    /// Does something with the parser. If it fails, it is done once more by a new parser, which may take longer and
+    /// knows nothing: a fault then depends on the accepted tokens alone.
     fn attempt<T, E: Display>(
         &mut self,
         work: impl Fn(&mut llguidance::Matcher) -> Result<T, E>,

@@ -8,7 +8,8 @@ use std::sync::{
 use super::{Constraint, GrammarError, GrammarTokens, Matcher};
 use crate::text::{Special, TokenKind, Tokenizer, Vocabulary};
 
-/// Every printable ASCII character, space and newline, some merges, one control token; and unused rows of the head behind.
+/// Every printable ASCII character, space and newline, some merges, one control token; and unused rows of the head
+/// after them.
 fn tokenizer() -> Arc<Tokenizer> {
     let mut tokens: Vec<String> = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).collect();
     tokens.extend(["Ġ", "Ċ", "{\"", "na", "nam", "name", "\":", "Ġ\"", "\":Ġ", "<|end|>"].map(String::from));
@@ -127,7 +128,7 @@ fn masks_follow_from_the_accepted_tokens_alone() {
             }
             wandering.rollback(1).unwrap();
         }
-        assert_eq!(allowed(&tokenizer, &mut wandering), expected, "behind {place} tokens");
+        assert_eq!(allowed(&tokenizer, &mut wandering), expected, "after {place} tokens");
         assert_eq!(wandering.fitting(&answer[place..]), answer.len() - place);
         straight.accept(*token).unwrap();
         wandering.accept(*token).unwrap();
@@ -182,7 +183,7 @@ fn a_text_that_the_vocabulary_cannot_write_is_an_error() {
     assert!(matcher.mask().is_err() && !matcher.is_complete());
 }
 
-/// A text of `n` behind `b`, which `count` rules read at once, each from every place of the text on.
+/// A text of `n` after `b`, which `count` rules read at once, each from every place of the text on.
 fn read_often(count: usize) -> Constraint {
     let rules: Vec<String> =
         (0..count).map(|number| format!("r{number}: \"n\" r{number} | \"n\"\n")).collect();
@@ -272,7 +273,7 @@ fn work_ends_with_its_request() {
     let error = compiling.join().unwrap().unwrap_err();
     assert_eq!(error, GrammarError::Cancelled { what: "grammar" });
 
-    // Behind the beginning: the answer's own work.
+    // After the beginning: the answer's own work.
     let is_cancelled = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&is_cancelled);
     let later = Constraint::Lark("start: \"b\" /a+/ /a+/ | \"n\"".to_owned());

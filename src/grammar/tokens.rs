@@ -24,8 +24,8 @@ const LONGEST_TOKEN: usize = 512;
 const CAPABILITIES: InferenceCapabilities =
     InferenceCapabilities { ff_tokens: true, conditional_ff_tokens: false, backtrack: false, fork: false };
 
-/// The tokens of one model, for all its constraints. Making it takes a pass over the vocabulary, about 0.2 s for 100 000 tokens, and some
-/// megabytes.
+/// The tokens of one model, for all its constraints. Making it takes a pass over the vocabulary, about 0.2 s for 100
+/// 000 tokens, and some megabytes.
 pub struct GrammarTokens {
     factory: Arc<ParserFactory>,
 }
@@ -61,8 +61,8 @@ impl GrammarTokens {
         Ok(Self { factory: Arc::new(factory) })
     }
 
-    /// Compiles a constraint: the matcher of an answer that has no token yet. That is done on a thread of its own, which has the stack that the
-    /// limits of constraints are measured against; the caller waits, at most 30 s.
+    /// Compiles a constraint: the matcher of an answer that has no token yet. That is done on a thread of its own,
+    /// which has the stack that the limits of constraints are measured against; the caller waits, at most 30 s.
     ///
     /// # Errors
     /// [`GrammarError`] for a constraint that is malformed, not supported, or too large.
@@ -140,7 +140,8 @@ impl Source {
     }
 }
 
-/// The bytes of a token; empty where no answer may have it. The names of control tokens are marked, so that no text spells one.
+/// The bytes of a token; empty where no answer may have it. The names of control tokens are marked, so that no text
+/// spells one.
 fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let text = tokenizer.token_bytes(id).unwrap_or_default();
     if text.len() > LONGEST_TOKEN {

@@ -1,7 +1,8 @@
 //! Ends the parser's work at one place of an answer that takes too long, or whose request was cancelled.
 //!
-//! Masks are bounded by counts (`limits.rs`), but the parser does not count all it does: text that is forced without end, such as that of `/a+/ /a+/`, is
-//! followed for ever. One thread looks at the answers that exist and cancels work of theirs beyond its limits. It ends an answer and never changes one.
+//! Masks are bounded by counts (`limits.rs`), but the parser does not count all it does: text that is forced without
+//! end, such as that of `/a+/ /a+/`, is followed for ever. One thread looks at the answers that exist and cancels work
+//! of theirs beyond its limits. It ends an answer and never changes one.
 
 use std::{
     io,
@@ -14,8 +15,9 @@ use llguidance::CancellationHandle;
 
 use super::compiling::{IsCancelled, now};
 
-/// Longest time of one piece of work: twenty times what the counts of a slow grammar allow, so that it ends what has no end and nothing else. A build that
-/// is not optimised, beside others on the same processors, takes some seconds for what the counts allow.
+/// Longest time of one piece of work: twenty times what the counts of a slow grammar allow, so that it ends what has no
+/// end and nothing else. A build that is not optimised, with others on the same processors, takes some seconds for what
+/// the counts allow.
 pub(super) const MOST_TIME: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 4 });
 /// How often the work of answers is looked at.
 const LOOK: Duration = Duration::from_millis(20);

@@ -36,7 +36,8 @@ pub struct WeightId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RopeId(pub u32);
 
-/// A sub-layer that can be skipped: norm .. last linear + residual. Attention of layer `l`, or what it has instead, is `2l`, its MLP `2l + 1`.
+/// A sub-layer that can be skipped: norm .. last linear + residual. Attention of layer `l`, or what it has instead, is
+/// `2l`, its MLP `2l + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupId(pub u32);
 
@@ -83,21 +84,21 @@ impl WeightSpec {
 
 /// Lends the bytes of weights, row-major as the file stores them.
 pub trait WeightSource: Send + Sync {
-    /// Bytes of a weight: `rows * format.row_bytes(columns)` of them. Lent where the source has them; else made by every call, in memory
-    /// as long as the caller keeps them.
+    /// Bytes of a weight: `rows * format.row_bytes(columns)` of them. Lent where the source has them; else made by
+    /// every call, in memory as long as the caller keeps them.
     fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]>;
 
     /// Told when a weight lies where forwards read it, perhaps more than once. For those who watch it being loaded.
     fn note_loaded(&self, _weight: WeightId) {}
 
-    /// What [`keep_packed`](Self::keep_packed) was given under this digest for these very weights, perhaps by another process; `None`
-    /// where nothing is kept.
+    /// What [`keep_packed`](Self::keep_packed) was given under this digest for these very weights, perhaps by another
+    /// process; `None` where nothing is kept.
     fn kept_packed(&self, _digest: &PackedDigest) -> Option<KeptBytes> {
         None
     }
 
-    /// Given the weights as a backend has packed them, for it to find them next time. The digest names everything but the weights that decides
-    /// these bytes.
+    /// Given the weights as a backend has packed them, for it to find them next time. The digest names everything but
+    /// the weights that decides these bytes.
     fn keep_packed(&self, _digest: &PackedDigest, _parts: &mut dyn PackedParts) {}
 
     /// The file that keeps what has this digest, made of `parts` if there is none yet.
@@ -120,7 +121,8 @@ pub struct RopeSpec {
     pub head_dim: usize,
     /// Which two elements of a head form a pair.
     pub pairing: RopePairing,
-    /// Angle per position of each pair of the first elements of a head: at most `[E / 2]`, scaling rules already applied.
+    /// Angle per position of each pair of the first elements of a head: at most `[E / 2]`, scaling rules already
+    /// applied.
     pub inv_freq: Arc<[f32]>,
     /// What turned elements are multiplied with; 1 as a rule.
     pub magnitude: f32,
@@ -231,7 +233,7 @@ impl Graph {
         RopeId(u32::try_from(self.ropes.len() - 1).expect("few ropes"))
     }
 
-    /// Registers a weight behind those that are there.
+    /// Registers a weight after those that are there.
     pub(super) fn add_weight(&mut self, spec: WeightSpec) -> WeightId {
         let id = u32::try_from(self.weights.len()).expect("few weights");
         self.weights = self.weights.iter().cloned().chain([spec]).collect();
@@ -291,7 +293,7 @@ impl Graph {
         self.shown = Some(value);
     }
 
-    /// Declares the last hidden rows `[R, D]`, from which what is shown is made: they stay readable beside it.
+    /// Declares the last hidden rows `[R, D]`, from which what is shown is made: they stay readable, too.
     pub fn set_hidden(&mut self, value: ValueId) {
         self.hidden = Some(value);
     }

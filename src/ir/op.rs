@@ -65,8 +65,8 @@ pub enum Op {
         /// Embedding matrix `[V, D]`.
         weight: WeightId,
     },
-    /// `(x [W, n * D]) -> [W, n * D]`: `x / sqrt(mean(x^2) + eps) * weight` of each group of `D` elements, as many as the gain has: of
-    /// whole rows, or of every head by itself.
+    /// `(x [W, n * D]) -> [W, n * D]`: `x / sqrt(mean(x^2) + eps) * weight` of each group of `D` elements, as many as
+    /// the gain has: of whole rows, or of every head by itself.
     RmsNorm(Norm),
     /// `(x [W, K] [, residual [W, N]]) -> [W, N]`: `norm(x) · concat(weights)ᵀ (+ concat(biases)) (+ residual)`.
     /// With a residual the result replaces it in place; then there are no biases.
@@ -86,7 +86,7 @@ pub enum Op {
         function: Nonlinearity,
         /// Matrix `[F, K]` under the function.
         gate: WeightId,
-        /// Matrix `[F, K]` beside it.
+        /// Matrix `[F, K]` whose products are multiplied by the gate's.
         up: WeightId,
         /// Normalisation fused in front.
         norm: Option<Norm>,
@@ -114,8 +114,9 @@ pub enum Op {
         /// Rotation of `q` fused in front.
         rope: Option<RopeId>,
     },
-    /// `(x [W, 3 C], slots, tails) -> [W, C]`: with `x = (b, c, v)`, writes `b * v` to one slot per row, and gives `c` times the sum of what
-    /// each row and those before it in its sequence wrote, each times its tap. [`ygg_kernels::ShortConv`] says it in full.
+    /// `(x [W, 3 C], slots, tails) -> [W, C]`: with `x = (b, c, v)`, writes `b * v` to one slot per row, and gives `c`
+    /// times the sum of what each row and those before it in its sequence wrote, each times its tap.
+    /// [`ygg_kernels::ShortConv`] says it in full.
     ShortConv {
         /// Layer of what convolutions keep.
         layer: usize,
@@ -143,9 +144,9 @@ pub enum Op {
     },
     /// `(x [W, D], output rows) -> [R, D]`: the rows that get logits.
     SelectRows,
-    /// `(x [R, V], or with a head [R, K]) -> [R, 2 most + 1]`: of every row of logits, which with a head are its product with
-    /// `x`, the best tokens and their values as [`ygg_kernels::candidates`] says. Which are wanted is told by every forward:
-    /// [`RowInputs::choice`](super::RowInputs::choice).
+    /// `(x [R, V], or with a head [R, K]) -> [R, 2 most + 1]`: of every row of logits, which with a head are its
+    /// product with `x`, the best tokens and their values as [`ygg_kernels::candidates`] says. Which are wanted is told
+    /// by every forward: [`RowInputs::choice`](super::RowInputs::choice).
     Candidates {
         /// Product fused in front.
         head: Option<Head>,
@@ -163,7 +164,7 @@ pub enum OpWeights<'a> {
     Nothing,
     /// Rows of a matrix, by token.
     Rows(WeightId),
-    /// A gain, with nothing behind it.
+    /// A gain without a product.
     Gain(Norm),
     /// Any other vector.
     Vector(WeightId),
@@ -180,7 +181,7 @@ pub enum OpWeights<'a> {
     Gated {
         /// The matrix under the function.
         gate: WeightId,
-        /// The matrix beside it.
+        /// The matrix whose products are multiplied by the gate's.
         up: WeightId,
         /// Normalisation fused in front.
         norm: Option<Norm>,

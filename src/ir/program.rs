@@ -81,7 +81,7 @@ pub struct Program {
     pub groups: u32,
     /// What a forward leaves to be read: the logits `[R, V]`, or rows of candidates.
     pub shown: Region,
-    /// The last hidden rows `[R, D]`, or `[W, D]`, left to be read beside it, if the graph declares them.
+    /// The last hidden rows `[R, D]`, or `[W, D]`, left to be read as well, if the graph declares them.
     pub hidden: Option<Region>,
 }
 

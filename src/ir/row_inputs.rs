@@ -2,7 +2,7 @@
 
 use ygg_kernels::{Choice, KvLayer};
 
-/// Row inputs of one forward of `width` rows. Rows behind the used ones are padding: they store nothing, see nothing
+/// Row inputs of one forward of `width` rows. Rows after the used ones are padding: they store nothing, see nothing
 /// and disturb nothing.
 #[derive(Clone, Debug)]
 pub struct RowInputs {
@@ -44,7 +44,7 @@ impl RowInputs {
         inputs
     }
 
-    /// The same with room for a float row of `columns` elements beside each row; zero until something is given.
+    /// The same with room for a float row of `columns` elements for each row; zero until something is given.
     #[must_use]
     pub fn with_given(self, columns: usize) -> Self {
         let given = vec![0.0; self.width() * columns];
@@ -101,7 +101,7 @@ impl RowInputs {
         self.used += 1;
     }
 
-    /// The float row beside the row pushed as number `row`, to be written; empty if the program takes none.
+    /// The float row of the row pushed as number `row`, to be written; empty if the program takes none.
     ///
     /// # Panics
     /// If no such row was pushed.

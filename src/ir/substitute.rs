@@ -24,7 +24,8 @@ pub struct Substituted {
 }
 
 impl WeightSpec {
-    /// The matrix, whose bytes are `bytes`, in another format; quantised row by row on at most `threads` threads, how many changes no byte.
+    /// The matrix, whose bytes are `bytes`, in another format; quantised row by row on at most `threads` threads, how
+    /// many changes no byte.
     ///
     /// # Panics
     /// If `bytes` are not the matrix's, or its columns no whole number of the format's blocks.
@@ -48,8 +49,8 @@ impl Graph {
         all
     }
 
-    /// The matrices of products that a substitute replaces, and those that it leaves: it replaces those that take less room in `format`; where
-    /// weights are streamed, only those, since what is in memory is there to be shared.
+    /// The matrices of products that a substitute replaces, and those that it leaves: it replaces those that take less
+    /// room in `format`; where weights are streamed, only those, since what is in memory is there to be shared.
     fn narrower(&self, format: WeightFormat) -> (Vec<WeightId>, Vec<WeightId>) {
         let streams = self.streams();
         self.multiplied().into_iter().partition(|id| {
@@ -61,8 +62,9 @@ impl Graph {
         })
     }
 
-    /// Bytes that products read of matrices, as a share of what they read where a substitute of so many bits takes the place of those that it
-    /// makes smaller: 1 if it makes none smaller, leaves streamed ones, or there is no such substitute.
+    /// Bytes that products read of matrices, as a share of what they read where a substitute of so many bits takes the
+    /// place of those that it makes smaller: 1 if it makes none smaller, leaves streamed ones, or there is no such
+    /// substitute.
     pub fn substitute_share(&self, bits: u32) -> f64 {
         let Some(format) = substitute_format(bits) else { return 1.0 };
         let bytes = |ids: &[WeightId], format: Option<WeightFormat>| -> f64 {
@@ -91,8 +93,8 @@ impl Graph {
         self.narrower(format).0.iter().map(of).collect()
     }
 
-    /// Registers the matrices of a substitute: of every matrix of a product that takes less room in `format` one more, which only
-    /// [`multiply_by`](Self::multiply_by) makes anything read.
+    /// Registers the matrices of a substitute: of every matrix of a product that takes less room in `format` one more,
+    /// which only [`multiply_by`](Self::multiply_by) makes anything read.
     pub fn add_substitute(&mut self, format: WeightFormat) -> Vec<Substituted> {
         let (narrower, _) = self.narrower(format);
         let add = |of: WeightId| {

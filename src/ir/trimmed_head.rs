@@ -13,7 +13,8 @@ pub struct HeadTokens(Arc<[u32]>);
 /// Token ids that no head can keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no head of these tokens: expected one or more ascending ids below {vocabulary}, the vocabulary's size, found {found}; profile and plan again for this model"
+    "no head of these tokens: expected one or more ascending ids below {vocabulary}, the vocabulary's size, found \
+     {found}; profile and plan again for this model"
 )]
 pub struct HeadTokensError {
     /// Tokens of the model.
@@ -77,7 +78,8 @@ impl Graph {
     /// The matrix `[V, K]` whose product is the logits that the graph shows.
     ///
     /// # Errors
-    /// [`GraphError::Law`] if what is shown is no product with one matrix, or something reads it: no head can be trimmed then.
+    /// [`GraphError::Law`] if what is shown is no product with one matrix, or something reads it: no head can be
+    /// trimmed then.
     pub fn head(&self) -> Result<WeightId, GraphError> {
         let refuse = |place: String, found: String| GraphError::Law {
             place,
@@ -112,7 +114,8 @@ impl Graph {
         if let Op::Softcap { .. } = self.node(logits).op { self.operands(logits)[0] } else { logits }
     }
 
-    /// Registers the rows of the head that `tokens` name as another matrix, which only [`trim_head`](Self::trim_head) reads.
+    /// Registers the rows of the head that `tokens` name as another matrix, which only [`trim_head`](Self::trim_head)
+    /// reads.
     ///
     /// # Errors
     /// As [`head`](Self::head).
@@ -123,8 +126,8 @@ impl Graph {
         Ok(self.add_weight(trimmed))
     }
 
-    /// Makes a graph that shows logits show candidates among those of `tokens`, at most `most` of a row; `head` has their rows
-    /// of the matrix that made the logits.
+    /// Makes a graph that shows logits show candidates among those of `tokens`, at most `most` of a row; `head` has
+    /// their rows of the matrix that made the logits.
     ///
     /// # Errors
     /// As [`head`](Self::head); if `head` has other rows or columns, or no candidate is asked for.
@@ -178,7 +181,7 @@ mod tests {
         let bits = f32::from_bits;
         let mut row = [bits(2), bits(2), bits(0), bits(99), 0.5, -1.0, 0.0];
         tokens.name_candidates(&mut row);
-        assert_eq!(row.map(f32::to_bits)[..4], [2, 7, 2, 99], "what is behind the count is nobody's");
+        assert_eq!(row.map(f32::to_bits)[..4], [2, 7, 2, 99], "what is past the count is nobody's");
         assert_eq!(row[4..], [0.5, -1.0, 0.0]);
     }
 }

@@ -1,9 +1,10 @@
 //! The law of graphs, checked after every pass.
 //!
 //! 1. Every value's type is what its op infers from its operands.
-//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append. Each layer of convolutions has one.
-//! 3. What is shown is declared and float, one row per output; so are the hidden rows, if declared, or they are all rows of
-//!    the forward; candidates are read by nothing else.
+//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append. Each layer of
+//!    convolutions has one.
+//! 3. What is shown is declared and float, one row per output; so are the hidden rows, if declared, or they are all
+//!    rows of the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
 //!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
 

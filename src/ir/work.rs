@@ -95,10 +95,10 @@ fn lengths(inputs: &RowInputs) -> impl Iterator<Item = usize> {
 fn slots_seen(inputs: &RowInputs) -> usize {
     let prefix = inputs.prefix().iter().copied().max().unwrap_or(0);
     let tails = inputs.tails().chunks(inputs.tail_capacity()).zip(inputs.tail_len());
-    let behind: BTreeSet<u32> = tails
+    let tail_slots: BTreeSet<u32> = tails
         .flat_map(|(tail, len)| &tail[..*len as usize])
         .copied()
         .filter(|slot| *slot >= prefix)
         .collect();
-    prefix as usize + behind.len()
+    prefix as usize + tail_slots.len()
 }

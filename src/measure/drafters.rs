@@ -47,7 +47,7 @@ pub enum Substitutes {
     Closest,
     /// That of these bits, whose memory is provided for; none if `None`.
     Of(Option<u32>),
-    /// Those of all bits that fit in memory beside each other: a plan within a budget chooses among them.
+    /// Those of all bits that fit in memory together: a plan within a budget chooses among them.
     All,
 }
 
@@ -55,7 +55,7 @@ pub enum Substitutes {
 fn substitutes(loaded: &Loaded, options: &ProfileOptions) -> Result<Vec<(u32, f64)>, Error> {
     let mut all = loaded.set().substitute_shares();
     if loaded.set().graph().streams() && options.substitutes == Substitutes::Closest {
-        // More bits are accepted more often, and drafting is short beside a reading.
+        // More bits are accepted more often, and drafting is short compared with a reading.
         let closest = all.iter().rev().find(|(_, share)| *share < 1.0).copied();
         all.retain(|bits| Some(*bits) == closest);
     }
@@ -85,7 +85,7 @@ struct Taken {
     bits: u32,
     /// Of all its matrices.
     bytes: usize,
-    /// Beside that while it is made: of the matrices that are packed as one, which are three at most.
+    /// In addition to that while it is made: of the matrices that are packed as one, which are three at most.
     made_bytes: usize,
 }
 
@@ -97,7 +97,7 @@ impl Taken {
     }
 }
 
-/// The bits of the substitutes, given by ascending bits, that fit beside each other within `limit`: more bits first.
+/// The bits of the substitutes, given by ascending bits, that fit together within `limit`: more bits first.
 fn fitting(all: &[Taken], limit: usize) -> Vec<u32> {
     let mut taken = 0;
     let fits = |substitute: &&Taken| {

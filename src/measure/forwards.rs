@@ -7,7 +7,7 @@ use crate::{
     runtime::{Forward, Id, Moment, Pinning, Session, SessionOptions},
 };
 
-/// Rows of a forward stand at this many positions behind the committed tokens.
+/// Rows of a forward stand at this many positions after the committed tokens.
 const POSITIONS: usize = 2;
 
 /// The most of `context` committed tokens that leave room for a forward.
@@ -15,7 +15,7 @@ pub(super) fn usable(loaded: &Loaded, context: usize) -> usize {
     context.min(loaded.set().model_context().saturating_sub(POSITIONS))
 }
 
-/// A session for forwards behind at most `longest` tokens, its cache filled with noise.
+/// A session for forwards after at most `longest` tokens, its cache filled with noise.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if the context is impossible, `Device` if memory or threads are refused.

@@ -35,7 +35,7 @@ impl Default for KernelOptions {
     }
 }
 
-/// An exercise as long as this is long beside the clock and the pool's waking, and mostly ends undisturbed.
+/// An exercise as long as this is long compared with the clock and the pool's waking, and mostly ends undisturbed.
 const LONG: Duration = Duration::from_micros(500);
 /// Runs of an exercise, before the forwards and again after them.
 const EXERCISES: usize = 40;

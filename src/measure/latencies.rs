@@ -37,7 +37,7 @@ const STREAMED_GRID: GridSettings = GridSettings {
 const STREAMED_ROWS: [u32; 2] = [1, 8];
 const STREAMED_GROWTHS: [u32; 3] = [1, 2, 4];
 
-/// Measures all cells of `drafters` behind each of `contexts` tokens of `text` within a budget, and gives self-tuning drafters the samples of the
+/// Measures all cells of `drafters` after each of `contexts` tokens of `text` within a budget, and gives self-tuning drafters the samples of the
 /// fixed ones that they start as.
 pub(super) fn latencies(
     loaded: &Loaded,
@@ -121,7 +121,7 @@ fn cells(
         }
     }
     let context = contexts[0];
-    // Microseconds beside a reading, and each takes a forward to be measured, but for decisions.
+    // Microseconds compared with a reading, and each takes a forward to be measured, but for decisions.
     let around = if loaded.set().graph().streams() { &AROUND_VERIFY[..1] } else { &AROUND_VERIFY[..] };
     for stage in around {
         widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
@@ -136,7 +136,7 @@ fn cells(
 /// The cells in groups, of which a grid without time leaves out the last: narrow widths and decisions, which every plan needs, then wider ones, then
 /// the next longer context, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells
 /// and come last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still
-/// priced. Where weights are streamed see [`streamed_group`]. Behind them all come still longer contexts, each in the same order.
+/// priced. Where weights are streamed see [`streamed_group`]. After them all come still longer contexts, each in the same order.
 fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], streams: bool) -> Vec<Vec<Cell>> {
     const WITHOUT_DRAFTERS: usize = 6;
     let that_runs_a_model =
@@ -179,7 +179,7 @@ fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], stre
 }
 
 /// The group of a cell where weights are streamed. The first drafter that runs a model, the substitute, is what such a model is decoded by, so
-/// its narrow growths are measured in any case, beside what every plan needs. Then come what else prices its trees, parts of forwards, which price
+/// its narrow growths are measured in any case, in addition to what every plan needs. Then come what else prices its trees, parts of forwards, which price
 /// other divisions of memory, the other drafters, each by itself, further widths, growths as wide as no recorded tree, and the next longer
 /// context. `drafter` is the place of the one that the cell is of, and whether that is the first.
 fn streamed_group(cell: &Cell, drafter: Option<(usize, bool)>, is_longer: bool, drafters: usize) -> usize {

@@ -5,7 +5,7 @@
 //! draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in files; [`autoplan`] goes on to the plan,
 //! within a time budget.
 //! [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
-//! [`kernel_report`] takes forwards apart, op by op, beside what bounds them on this machine, and [`tuned_report`] compares
+//! [`kernel_report`] takes forwards apart, op by op, with what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
 //! planning is `plan`'s, and the profile keeps raw numbers.
 #![forbid(unsafe_code)]

@@ -172,7 +172,7 @@ pub fn profile(
         None => rest.mul_f64(ACCEPTANCE_SHARE),
     };
     let warm = WarmTime::share(for_acceptance.saturating_sub(for_live), &options.temperatures)?;
-    // Beside a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
+    // Compared with a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
     let head_sizes = if streams { &[][..] } else { &options.head_sizes };
     let pace = measured.as_deref().and_then(|measured| pace(measured, &of_first, widest));
     let answering = pace.as_ref().map(Pace::answering);
@@ -329,7 +329,7 @@ fn record_learners(
 }
 
 /// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with
-/// `widest` rows behind.
+/// `widest` rows after them.
 fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize>, Error> {
     let most = loaded.set().model_context().saturating_sub(widest + 3).max(1);
     let contexts: BTreeSet<usize> = asked.iter().map(|context| (*context).clamp(1, most)).collect();

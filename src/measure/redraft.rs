@@ -6,9 +6,9 @@
 //! with a decoder that verifies.
 //!
 //! Prompts differ more than the places of an answer, so of each answer a few places in a row are recorded, of the next answer the places
-//! behind as many.
+//! after as many.
 //!
-//! Beside every step stays in memory what a depth network would have seen before it: too much for a profile to keep.
+//! With every step there stays in memory what a depth network would have seen before it: too much for a profile to keep.
 
 use std::{
     ops::{Range, RangeInclusive},
@@ -50,7 +50,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// The step that drafted `tree` behind so many committed tokens, before it is known how the text goes on.
+    /// The step that drafted `tree` after so many committed tokens, before it is known how the text goes on.
     pub(super) fn step(self, tree: &TokenTree, committed: usize) -> StepTrace {
         StepTrace {
             context: u32::try_from(committed).expect("contexts are below 2^32"),
@@ -155,7 +155,7 @@ pub(super) fn trace_of(
 type RecordedAnswer = (Vec<StepTrace>, Vec<Vec<f32>>);
 
 impl Drafting {
-    /// Steps of one answer at so many `places`, behind its token number `first` and those that follow, as far as it tells how they end.
+    /// Steps of one answer at so many `places`, after its token number `first` and those that follow, as far as it tells how they end.
     fn answer(
         &mut self,
         TokenTrace { kind: _, temperature: _, prompt, output }: &TokenTrace,
@@ -241,7 +241,7 @@ impl Drafting {
         seen
     }
 
-    /// The step that drafts behind `history`, all of which but the last token is committed.
+    /// The step that drafts after `history`, all of which but the last token is committed.
     fn drafted(&mut self, history: &[u32]) -> Result<StepTrace, Error> {
         let mut recorder = Recorder::default();
         self.tree.reset(history[history.len() - 1]);

@@ -35,7 +35,7 @@ mod planted;
 
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;
-/// Depths of the network that is measured: one more costs nothing beside the layers.
+/// Depths of the network that is measured: one more costs nothing compared with the layers.
 const NETWORK_DEPTHS: usize = 6;
 /// No temperature is cheaper than another.
 const DRAFT_TEMPERATURE: f32 = 1.0;
@@ -64,7 +64,7 @@ struct DraftForward {
 }
 
 impl DraftForward {
-    /// The forward of a drafter that runs a model, beside the verifier's session of these options.
+    /// The forward of a drafter that runs a model, in addition to the verifier's session of these options.
     fn new(
         kind: &DrafterKind,
         loaded: &Loaded,
@@ -93,7 +93,7 @@ struct BegunPhase {
     at: Instant,
 }
 
-/// What a device runs by itself, beside forwards.
+/// What a device runs by itself, in addition to forwards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abilities {
     /// Draft phases.
@@ -274,7 +274,7 @@ impl StepSubject {
         Ok(start.elapsed())
     }
 
-    /// A verification of a planted tree, and beside it a drafter model's forward of as many of its nodes as a growth has at most.
+    /// A verification of a planted tree, and at the same time a drafter model's forward of as many of its nodes as a growth has at most.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn verification_with_tail(
         &mut self,
@@ -390,7 +390,7 @@ impl StepSubject {
         usize::from(keeps_a_cache && self.drafting_session(name).set().width_for(2).is_some())
     }
 
-    /// Begins a phase, behind committed tokens that nothing is known of.
+    /// Begins a phase, after committed tokens that nothing is known of.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn begin_phase(
         &mut self,

@@ -32,7 +32,7 @@ pub(super) struct TraceOptions<'a> {
     /// No prompt but the first is begun after this time, and no token but the first of an answer. The first is read in twice the time, or
     /// not at all.
     pub(super) budget: Duration,
-    /// No answer is drafted along that begins behind so many recorded steps of a drafter.
+    /// No answer is drafted along that begins after so many recorded steps of a drafter.
     pub(super) most_steps: usize,
     /// What drafts while prompts are answered, if something does.
     pub(super) answered_with: Option<Answering<'a>>,
@@ -192,7 +192,7 @@ impl<'a> Answerer<'a> {
             if known == *context {
                 break;
             }
-            // A tree is recorded whole, so its step may go on behind the last token that is wanted.
+            // A tree is recorded whole, so its step may go on after the last token that is wanted.
             let left = (tokens - emitted).max(shape.depth + 1).min(*context - known);
             let is_recorded =
                 shape.depth > 0 && left > shape.depth && self.steps + steps.len() < options.most_steps.max(1);

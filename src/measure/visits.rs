@@ -39,7 +39,7 @@ pub(super) struct Visits<S = StepSubject> {
 }
 
 impl Visits {
-    /// Begins with a visit, behind `text` repeated to `context` tokens. `None` where the machine is too slow for verifications of one row and
+    /// Begins with a visit, after `text` repeated to `context` tokens. `None` where the machine is too slow for verifications of one row and
     /// of several within their part of the budget.
     ///
     /// # Errors

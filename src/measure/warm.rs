@@ -18,11 +18,11 @@ use super::{
     trace::{Answers, TraceOptions, record_requests},
 };
 
-/// The temperatures that are recorded beside 0.
+/// The temperatures that are recorded in addition to 0.
 pub(super) const TEMPERATURES: [f32; 2] = [0.6, 1.0];
 /// The least budget in which they are recorded: with less, too few requests of each are recorded to plan from.
 pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(45);
-/// The share of greedy requests, beside one part for every other temperature: they are asked most, and train depth predictors.
+/// The share of greedy requests, with one part for every other temperature: they are asked most, and train depth predictors.
 const GREEDY_PARTS: u32 = 4;
 /// The part of a temperature's time that its requests are recorded in; drafters have the rest.
 const REQUESTS_PART: u32 = 3;
@@ -49,7 +49,7 @@ impl WarmTime {
         let all = || std::iter::once(&0.0).chain(temperatures);
         if !(all().is_sorted_by(|a, b| a < b) && all().all(|t| t.is_finite())) {
             return Err(Error::input(format!(
-                "temperatures to record beside 0: expected finite numbers that ascend from above 0, found {temperatures:?}"
+                "temperatures to record in addition to 0: expected finite numbers that ascend from above 0, found {temperatures:?}"
             )));
         }
         let others = u32::try_from(temperatures.len()).expect("few temperatures");
@@ -84,7 +84,7 @@ pub(super) fn record_warm(
     Ok((traces, requests))
 }
 
-/// Most tokens of an answer above temperature 0, given the options of greedy ones. A step that may go on behind the answer is not recorded,
+/// Most tokens of an answer above temperature 0, given the options of greedy ones. A step that may go on past the answer is not recorded,
 /// so an answer is longer than a step.
 pub(super) fn warm_tokens(options: &TraceOptions<'_>) -> usize {
     (options.tokens / TOKENS_PART).max(2 * (options.shape.depth + 1)).min(options.tokens)

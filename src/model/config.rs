@@ -194,8 +194,8 @@ fn default_head_dim(hidden_size: usize, heads: usize, keys: &ConfigKeys) -> Resu
     Ok(hidden_size / heads)
 }
 
-/// The configuration in a model file, by the keys of its container. An absent key is `None`; a value of another type is an error that names
-/// the key.
+/// The configuration in a model file, by the keys of its container. An absent key is `None`; a value of another type is
+/// an error that names the key.
 pub(super) trait Fields {
     /// The container, which decides what keys and tensors are called.
     fn container(&self) -> Container;

@@ -1,12 +1,13 @@
-//! A digest of every tensor, which tells a changed byte where [`ModelFingerprint`](super::ModelFingerprint) samples only.
+//! A digest of every tensor, which tells a changed byte where [`ModelFingerprint`](super::ModelFingerprint) samples
+//! only.
 
 use std::{collections::BTreeMap, path::Path};
 
 use super::{Model, ModelError, TensorTable, lend};
 use crate::storage::{FileStamp, MappedFile};
 
-/// The files of a model for hashing, apart from the model: a thread may hold them while the model is used. Nothing is read before it is
-/// asked for.
+/// The files of a model for hashing, apart from the model: a thread may hold them while the model is used. Nothing is
+/// read before it is asked for.
 #[derive(Clone, Debug)]
 pub struct Contents {
     files: Vec<MappedFile>,

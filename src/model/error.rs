@@ -14,7 +14,8 @@ pub enum ModelError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// A file or folder could not be read.
-    #[error("cannot read `{}`: {source}; expected a .gguf file or a folder with config.json, tokenizer.json and *.safetensors: check the path", path.display())]
+    #[error("cannot read `{}`: {source}; expected a .gguf file or a folder with config.json, tokenizer.json and \
+        *.safetensors: check the path", path.display())]
     Read {
         /// The file.
         path: PathBuf,

@@ -1,4 +1,5 @@
-//! Opens a hidden-state drafter: a folder like a model's, without embedding and head, which it shares with its verifier.
+//! Opens a hidden-state drafter: a folder like a model's, without embedding and head, which it shares with its
+//! verifier.
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
@@ -25,9 +26,9 @@ pub(super) struct HiddenStateParts {
 
 /// One decoder layer that drafts from the hidden rows of the verifier that it was trained for.
 ///
-/// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row (its residual
-/// stream before the final norm) at `p - 1`, each normalised, projected together by `eh_proj.weight`; its logits, by the
-/// verifier's head, are for the token at `p + 1`.
+/// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row
+/// (its residual stream before the final norm) at `p - 1`, each normalised, projected together by `eh_proj.weight`; its
+/// logits, by the verifier's head, are for the token at `p + 1`.
 #[derive(Debug)]
 pub struct HiddenStateModel {
     config: ModelConfig,
@@ -63,8 +64,8 @@ impl HiddenStateModel {
         self.identity.finish(&self.tensors, |info| lend(&self.files, info))
     }
 
-    /// Its graph over the model that `verifier` is the graph of, with whose weights it begins, and the source of all of them:
-    /// `weights` are the verifier's.
+    /// Its graph over the model that `verifier` is the graph of, with whose weights it begins, and the source of all of
+    /// them: `weights` are the verifier's.
     ///
     /// # Errors
     /// [`ModelError`] for a verifier that it was not made for, and for tensors that are missing or have another shape.
@@ -102,7 +103,7 @@ enum Place {
     Gathered(Vec<u8>),
 }
 
-/// The verifier's weights, and the drafter's own behind them.
+/// The verifier's weights, and the drafter's own after them.
 struct BothWeights {
     verifier: Arc<dyn WeightSource>,
     first: usize,

@@ -1,4 +1,5 @@
-//! The cache of packed weights: a folder with one file per model, which a later start reads into memory or maps if memory is short.
+//! The cache of packed weights: a folder with one file per model, which a later start reads into memory or maps if
+//! memory is short.
 //!
 //! ```text
 //! <folder>/DIGEST.packed            the digest is of the model's path; `file` has the format
@@ -8,11 +9,13 @@
 //!
 //! Invariants:
 //! - A file appears by one rename, after its weights were read back and their digest compared.
-//! - A file is used only if the digest of its header is right, its length is the header's, 64 evenly spaced sample pages are unchanged, and
-//!   code layout, model fingerprint and file stamps are the present ones. Otherwise the model is packed again.
-//! - Opening does not read the weights between the samples. Only [`KeptFile::check`], which reads the whole file, finds damage there.
-//! - The folder stays within its limit. Storing another model first removes the weights of models that no longer exist, then the least
-//!   recently used ones.
+//! - A file is used only if the digest of its header is right, its length is the header's, 64 evenly spaced sample
+//!   pages are unchanged, and code layout, model fingerprint and file stamps are the present ones. Otherwise the model
+//!   is packed again.
+//! - Opening does not read the weights between the samples. Only [`KeptFile::check`], which reads the whole file, finds
+//!   damage there.
+//! - The folder stays within its limit. Storing another model first removes the weights of models that no longer exist,
+//!   then the least recently used ones.
 
 use std::{
     borrow::Cow,
@@ -45,7 +48,8 @@ pub struct KeptPlace {
     pub folder: PathBuf,
     /// Packed weights of fewer bytes are not stored.
     pub least_bytes: usize,
-    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what the disk would have free without the folder.
+    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what the disk would have free without the
+    /// folder.
     pub most_bytes: Option<u64>,
     /// Weights of at most this many bytes are read into memory, where kernels read them faster; larger ones are mapped.
     pub most_read_bytes: usize,
@@ -116,14 +120,15 @@ impl fmt::Display for PackedNote {
             Self::Later(why) => write!(f, "packed weights are not kept this time: {why}"),
             Self::TooLarge { needed, limit } => write!(
                 f,
-                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and is packed again next \
-                 time unless the limit is raised",
+                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and \
+                 is packed again next time unless the limit is raised",
                 limit / 1_000_000,
                 needed.div_ceil(1_000_000)
             ),
             Self::Damaged(path, how) => write!(
                 f,
-                "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check the disk",
+                "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check \
+                 the disk",
                 path.display()
             ),
             Self::Refused(path, why) => write!(
@@ -298,8 +303,8 @@ impl KeptWeights {
         }
     }
 
-    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats. The caller holds the
-    /// lock.
+    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats.
+    /// The caller holds the lock.
     fn remove_leftovers(&self) -> io::Result<()> {
         let entries = fs::read_dir(&self.place.folder)?.flatten().map(|entry| entry.path());
         let partial = entries.filter(|path| path.extension().is_some_and(|extension| extension == "partial"));
@@ -418,7 +423,8 @@ impl WeightSource for KeptWeights {
                     note.map_or("they were written and are gone".to_owned(), |note| note.to_string())
                 }),
                 Ok(PackedNote::TooLarge { needed, limit }) => Err(format!(
-                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise the limit",
+                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise \
+                     the limit",
                     needed.div_ceil(1_000_000),
                     self.place.folder.display(),
                     limit / 1_000_000

@@ -1,7 +1,8 @@
-//! A model whose matrices are quantised further than in its files. For drafters: their proposals are verified, so precision is not needed.
+//! A model whose matrices are quantised further than in its files. For drafters: their proposals are verified, so
+//! precision is not needed.
 //!
-//! A forward of few rows takes as long as reading its weights: Q8_0 reads half of 16 bits an element, a quarter of 32. An element is off by
-//! at most half of 1/127 of the largest of its block of 32.
+//! A forward of few rows takes as long as reading its weights: Q8_0 reads half of 16 bits an element, a quarter of 32.
+//! An element is off by at most half of 1/127 of the largest of its block of 32.
 
 use std::{
     borrow::Cow,
@@ -21,13 +22,14 @@ const fn read_in(stored: WeightFormat) -> WeightFormat {
     if stored.is_dense() { FORMAT } else { stored }
 }
 
-/// The formats that [`in_eight_bits`] reads in another than files store them in, as text: `f32, f16 in q8_0`. What a drafter model costs
-/// follows from it, so plans are bound to it.
+/// The formats that [`in_eight_bits`] reads in another than files store them in, as text: `f32, f16 in q8_0`. What a
+/// drafter model costs follows from it, so plans are bound to it.
 pub fn draft_formats() -> String {
     described(read_in)
 }
 
-/// A rule of reading as text: the formats that it changes, grouped by what they are read in; `as stored` if it changes none.
+/// A rule of reading as text: the formats that it changes, grouped by what they are read in; `as stored` if it changes
+/// none.
 fn described(read_in: impl Fn(WeightFormat) -> WeightFormat) -> String {
     let mut changed: BTreeMap<WeightFormat, Vec<&str>> = BTreeMap::new();
     for stored in WeightFormat::ALL.into_iter().filter(|stored| read_in(*stored) != *stored) {
@@ -38,9 +40,9 @@ fn described(read_in: impl Fn(WeightFormat) -> WeightFormat) -> String {
     if groups.is_empty() { "as stored".to_owned() } else { groups.join("; ") }
 }
 
-/// The graph with all matrices from weight number `first` on that are products' and of 16 or 32 bits an element in Q8_0, and a source
-/// of its weights. A matrix is quantised on first use, by at most `threads` threads; gains stay as they are, and so do rows
-/// that are no whole number of blocks.
+/// The graph with all matrices from weight number `first` on that are products' and of 16 or 32 bits an element in
+/// Q8_0, and a source of its weights. A matrix is quantised on first use, by at most `threads` threads; gains stay as
+/// they are, and so do rows that are no whole number of blocks.
 pub fn in_eight_bits(
     graph: &Graph,
     weights: Arc<dyn WeightSource>,

@@ -1,8 +1,9 @@
 //! From a model file to a verified graph: `Model::open`.
 //!
 //! Two containers (`gguf`, `safetensors`) produce the same three things: a [`ModelConfig`], a [`TensorTable`] and a
-//! [`VocabularySource`]. A [`Family`] turns configuration and table into a verified `ir::Graph`. Weights stay
-//! in the mapped files and are lent by name of the graph's weight. A [`HiddenStateModel`] is a drafter that is no model by itself.
+//! [`VocabularySource`]. A [`Family`] turns configuration and table into a verified `ir::Graph`. Weights stay in the
+//! mapped files and are lent by name of the graph's weight. A [`HiddenStateModel`] is a drafter that is no model by
+//! itself.
 //!
 //! Invariant: files are hostile until proven otherwise. Whatever the bytes, opening gives a model or a [`ModelError`]
 //! that names key, tensor or field, what was expected and what was found; it never panics, and never reserves memory

@@ -29,7 +29,8 @@ pub enum RopeScaling {
     },
     /// One divisor per pair, `[E / 2]`: how GGUF stores Llama 3.1's rule (`rope_freqs.weight`).
     PerPair(Arc<[f32]>),
-    /// YaRN (arXiv 2309.00071, section 3.2): long wavelengths are divided by `factor`, short ones kept, those between blended.
+    /// YaRN (arXiv 2309.00071, section 3.2): long wavelengths are divided by `factor`, short ones kept, those between
+    /// blended.
     Yarn {
         /// Divisor of the longest wavelengths.
         factor: f64,

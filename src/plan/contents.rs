@@ -29,7 +29,7 @@ pub struct Plan {
     pub memory: Option<PlannedMemory>,
     /// Every width the runtime compiles.
     pub planned: PlannedWidths,
-    /// Decisions for temperatures above 0, ascending. The decisions beside this field are for temperature 0.
+    /// Decisions for temperatures above 0, ascending. The plan's other decisions are for temperature 0.
     pub bands: Vec<Band>,
     /// The best sub-plan of every drafter measured; plain decoding first.
     pub by_drafter: Vec<SubPlan>,

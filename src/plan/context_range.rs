@@ -1,13 +1,13 @@
 //! What changes in the steps of a sub-plan as a request grows.
 //!
-//! Behind a longer context attention costs more: by forward, which rows share, and by row, which they do not. So the depth and the rows
+//! Over a longer context attention costs more: by forward, which rows share, and by row, which they do not. So the depth and the rows
 //! that pay change while a request grows, and with them whether drafting pays at all.
 use serde::{Deserialize, Serialize};
 
 use super::{DepthChoice, Prediction, RowChoice, Unseen};
 
-/// How the steps of a sub-plan go on behind a longer context: by the same drafter, draft width, growth, schedule and rules, with depth, rows
-/// and costs of their own. Acceptance is taken to be what was recorded behind shorter ones.
+/// How the steps of a sub-plan go on at a longer context: by the same drafter, draft width, growth, schedule and rules, with depth, rows
+/// and costs of their own. Acceptance is taken to be what was recorded at shorter ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRange {
     /// Committed tokens from which it holds, up to where the next begins: half-way between those that the steps on both sides were priced

@@ -132,7 +132,7 @@ drafters! { $
     Retrieval(RetrievalSettings),
     /// Continuations of the longest suffix that occurred earlier, in this request or those before it.
     Suffix(SuffixSettings),
-    /// The verifier's last candidates behind every token, gathered along a fixed tree.
+    /// The verifier's last candidates after every token, gathered along a fixed tree.
     Recycling = RecyclingSettings,
     /// Dictionaries of n-grams: of the text, and of a pool of sequences that the verifier extends.
     Ngram(NgramSettings),
@@ -152,7 +152,7 @@ impl DrafterId {
         DrafterKind::NAMES[self as usize]
     }
 
-    /// The kind that a name is of: its own, or that of a variant, which profiles call by the kind's name with digits or `_` and more behind it
+    /// The kind that a name is of: its own, or that of a variant, which profiles call by the kind's name with digits or `_` and more after it
     /// (`substitute4`, `lookup_short`, `layer_skip_v8192`). Whether a plan has the variant, the plan says.
     pub fn of_name(name: &str) -> Option<Self> {
         let is_variant = |rest: &str| {
@@ -191,7 +191,7 @@ impl DrafterKind {
         self.draft_model().is_some()
     }
 
-    /// Whether it runs executables beside the verifier's.
+    /// Whether it runs executables in addition to the verifier's.
     pub fn needs_executables(&self) -> bool {
         let DrafterFacts { head_tokens, substitute_bits, draft_model, .. } = self.facts();
         head_tokens.is_some() || substitute_bits.is_some() || draft_model.is_some()

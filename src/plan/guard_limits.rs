@@ -9,7 +9,7 @@ pub struct GuardLimits {
     /// What a request may lose before it stops drafting. More where acceptance varies much from step to step: a request that pays would
     /// else be stopped by chance.
     pub may_lose: f64,
-    /// What drafting again costs after a pause beside the step itself: a drafter with a cache of its own reads what it missed.
+    /// What drafting again costs after a pause, in addition to the step itself: a drafter with a cache of its own reads what it missed.
     pub resume: f64,
 }
 

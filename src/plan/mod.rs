@@ -2,7 +2,7 @@
 //!
 //! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), the [`Shape`] of
 //! a step, how its tree grows ([`GrowthChoice`]), in which order its stages run ([`Schedule`]), and how a step chooses its depth
-//! ([`DepthChoice`]) and its rows ([`RowChoice`]); depth and rows are others behind longer contexts ([`ContextRange`]). [`write()`] and
+//! ([`DepthChoice`]) and its rows ([`RowChoice`]); depth and rows are others at longer contexts ([`ContextRange`]). [`write()`] and
 //! [`read()`] move plans through checked files; a [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at
 //! hand.
 //!

@@ -5,29 +5,31 @@ use ygg_profiler::{DrafterName, Stage, named};
 use super::{DrafterKind, PlanError, RowRule, contents::ensure};
 
 named! {
-    /// When the head of a step is drafted (the forward of its root, from which its tree grows), and who runs what follows it: host or device.
+    /// When the head of a step is drafted (the drafter's forward of the root, from which the tree grows), and which
+    /// later parts of the step the device runs without the host.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Schedule {
-        /// When the root is known: one row at the start of the step.
+        /// At the start of the step, by a forward of one row. The host grows, prunes, walks and commits.
         Plain = "plain",
-        /// In the step before, right after its verification: one row for the verifier's token at each verified node, since one of these
-        /// tokens is the next root. The other heads are dropped (Yggdrasil, NeurIPS 2025,
-        /// <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model in the verifier's cache, and
-        /// for drafter models of tokens, whose own cache is extended during the verification (ahead-of-time tail draft).
+        /// In the step before, right after its verification: a forward with a row for the verifier's token at each
+        /// verified node. One of these tokens is the next root; the heads of the others are discarded (Yggdrasil,
+        /// NeurIPS 2025, <https://arxiv.org/abs/2512.23858>, ahead-of-time head draft). For drafters that run a model
+        /// in the verifier's cache, and for drafter models of tokens, whose own cache is extended during the
+        /// verification (ahead-of-time tail draft).
         HeadAhead = "head_ahead",
-        /// When the root is known, as the first part of one launch: the device runs all forwards of the draft phase and the growths
-        /// between them by itself, and the host waits once. For drafters that run a model whose trees grow equally, on devices that
-        /// offer it.
+        /// At the start of the step, as the first part of one launch: the device runs all forwards of the draft phase
+        /// and the growths between them, and the host waits once. For drafters that run a model and whose trees grow
+        /// equally, on devices that offer it.
         OneLaunch = "one_launch",
-        /// When the root is known: one row at the start of the step. The device verifies by itself: one launch runs the verifier, walks through
-        /// the tree and moves the keys and values of what is accepted, and the host waits once. For greedy requests, drafters that learn
-        /// nothing of the verified rows, and devices that offer it.
+        /// At the start of the step, as in [`Plain`](Self::Plain). One launch then runs the verifier's forward, walks
+        /// the tree and moves the keys and values of accepted rows; the host waits once. For greedy requests, drafters
+        /// that do not learn from verified rows, and devices that offer it.
         DeviceWalk = "device_walk",
-        /// A step of two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
+        /// Two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
         TwoLaunches = "two_launches",
-        /// A step without the host: drafted as in [`OneLaunch`](Self::OneLaunch) and verified as in [`DeviceWalk`](Self::DeviceWalk), and the
-        /// device prunes between. Two launches, for which the host waits once; every step verifies as many rows as its shape says.
+        /// As [`TwoLaunches`](Self::TwoLaunches), and the device also prunes the tree between the two, so that the host
+        /// waits once per step. Every step verifies as many rows as its shape says.
         WholeStep = "whole_step",
     }
 }
@@ -45,8 +47,8 @@ impl Schedule {
         }
     }
 
-    /// Whether the device runs draft phases by itself: the host has no part between the forwards of one, and cannot choose what is
-    /// forwarded next.
+    /// Whether the device runs draft phases by itself: the host has no part between the forwards of one, and cannot
+    /// choose what is forwarded next.
     pub const fn drafts_in_one_launch(self) -> bool {
         match self {
             Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => true,
@@ -54,7 +56,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the device verifies by itself: it walks through the tree behind the verifier's forward, and commits.
+    /// Whether the device verifies by itself: it walks through the tree after the verifier's forward, and commits.
     pub const fn walks_on_device(self) -> bool {
         match self {
             Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => true,
@@ -101,8 +103,8 @@ impl Schedule {
         })
     }
 
-    /// Whether it is possible with a drafter. Heads and growths need a drafter that runs a model; after a walk on the device no verified
-    /// rows are left for a drafter that learns.
+    /// Whether it is possible with a drafter. Heads and growths need a drafter that runs a model; after a walk on the
+    /// device no verified rows are left for a drafter that learns.
     pub fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
@@ -116,6 +118,6 @@ impl Schedule {
     /// Checks that the schedule is possible with a drafter.
     pub(super) fn validate(self, drafter: &DrafterKind) -> Result<(), PlanError> {
         let found = || format!("{self} for drafter {}", drafter.name());
-        ensure(self.suits(drafter), "schedule", "one that the drafter can keep", found)
+        ensure(self.suits(drafter), "schedule", "a schedule that this drafter supports, such as plain", found)
     }
 }

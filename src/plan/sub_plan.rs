@@ -41,7 +41,7 @@ pub struct SubPlan {
     pub acceptance: Acceptance,
     /// What its requests may lose before they stop drafting for a while.
     pub guard: GuardLimits,
-    /// What changes behind longer contexts than the plan's, ascending; before the first and without any nothing does.
+    /// What changes at longer contexts than the plan's, ascending; before the first and without any nothing does.
     pub longer_contexts: Vec<ContextRange>,
 }
 
@@ -83,7 +83,7 @@ pub struct Unseen {
     pub low: f64,
     /// and this.
     pub high: f64,
-    /// Recorded prompts behind it. One alone says nothing of others: the interval holds what is measured with noise.
+    /// Recorded prompts that it rests on. One alone says nothing of others: the interval holds what is measured with noise.
     pub prompts: u32,
 }
 
@@ -108,7 +108,7 @@ impl Unseen {
 /// Measured acceptance, as a plan keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Acceptance {
-    /// Steps behind the figures.
+    /// Steps that the figures rest on.
     pub steps: u64,
     /// Share of steps that accepted at least d drafted tokens, for d = 1, 2, ...
     pub by_depth: Vec<f64>,
@@ -169,7 +169,7 @@ impl SubPlan {
         if self.is_plain() {
             let is_plain = *shape == Shape::PLAIN && longer_contexts.is_empty();
             let show = || format!("{shape:?} and {} longer contexts", longer_contexts.len());
-            ensure(is_plain, "shape of plain decoding", "Dd 0, Wd 0, Wv 1 behind any context", show)?;
+            ensure(is_plain, "shape of plain decoding", "Dd 0, Wd 0, Wv 1 at any context", show)?;
         } else {
             let measured = table.has_stage(&Stage::Draft(name.clone()));
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;
@@ -182,7 +182,7 @@ impl SubPlan {
         for range in longer_contexts {
             let ContextRange { from, depth, depth_choice, row_choice, .. } = range;
             let ascends = *from > before;
-            ensure(ascends, "context ranges", "ones that begin behind one another", || {
+            ensure(ascends, "context ranges", "ones that begin after one another", || {
                 format!("{from} after {before}")
             })?;
             before = *from;
@@ -249,7 +249,7 @@ impl SubPlan {
             // A template is padded where no width is as wide as it has nodes.
             let is_held = growth.rule().is_static() || u64::from(verify_width) <= shape.nodes();
             let fits = verify_width >= 2 + drafter.facts().pinned_rows && is_held;
-            ensure(fits, "verify width", "2, beside rows that are always verified, to Dd * Wd + 1", show)?;
+            ensure(fits, "verify width", "2, plus rows that are always verified, to Dd * Wd + 1", show)?;
         }
         row_choice.validate(verify_width)?;
         depth_choice.validate(depth)?;

@@ -11,7 +11,7 @@ pub struct AcceptedLengths {
 
 impl AcceptedLengths {
     /// Counts one step that accepted `length` drafted tokens and emitted them and a bonus token, but `most` at most: the
-    /// last step of a request is cut behind an end token or at a limit.
+    /// last step of a request is cut after an end token or at a limit.
     pub fn record(&mut self, length: usize, most: usize) {
         if self.steps_by_length.len() <= length {
             self.steps_by_length.resize(length + 1, 0);

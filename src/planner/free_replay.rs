@@ -53,7 +53,7 @@ struct FreeStep<'a> {
     /// Place of the request.
     prompt: usize,
     tree: &'a TokenTree,
-    /// The recorded output behind the root.
+    /// The recorded output after the root.
     rest: &'a [u32],
     accepted: usize,
     /// Rows verified.

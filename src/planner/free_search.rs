@@ -156,7 +156,7 @@ impl Search<'_> {
 }
 
 /// The places of a recording's prompts among `requests`, which were recorded in the same order from the same prompts; one that the request at
-/// its place did not begin as comes behind them all.
+/// its place did not begin as comes after them all.
 fn places_among(requests: &[TokenTrace], trace: &LiveTrace) -> Vec<usize> {
     let began_as = |prompt: &LivePrompt, request: &TokenTrace| {
         let begin = prompt.steps.first().map(|step| (step.context as usize, step.tokens.first()));

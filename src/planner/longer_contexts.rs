@@ -1,4 +1,4 @@
-//! The search of what a drafter's steps do behind longer contexts than were recorded: its best shape is searched again at every longer
+//! The search of what a drafter's steps do at longer contexts than were recorded: its best shape is searched again at every longer
 //! context that was measured, with draft width, growth, schedule and rules as they are.
 use super::{
     Fix, FixedWidth, FreeDrafter, SearchError,

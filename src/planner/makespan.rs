@@ -20,7 +20,7 @@ pub enum Lanes {
 }
 
 impl Lanes {
-    /// Those of the machine that a table was measured on: it has walks of a device that runs beside the host, or there is none.
+    /// Those of the machine that a table was measured on: it has walks of a device that runs in parallel with the host, or there is none.
     pub fn measured(table: &LatencyTable) -> Self {
         if table.has_stage(&Stage::VerifyWalk) { Lanes::Apart } else { Lanes::One }
     }
@@ -66,7 +66,7 @@ impl StageGraph {
         self.timeline_in(&self.order(), lanes)
     }
 
-    /// The same with another order of issue, in which every stage comes behind those of its step that it waits for.
+    /// The same with another order of issue, in which every stage comes after those of its step that it waits for.
     pub(super) fn timeline_in(&self, order: &[usize], lanes: Lanes) -> Timeline {
         let mut clock = Clock::default();
         let mut last = self.next_step(order, lanes, &mut clock, None);

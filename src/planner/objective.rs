@@ -146,7 +146,7 @@ impl Step<'_> {
     }
 
     fn verify(&mut self, stage: Stage, width: u32) -> Result<(), TableError> {
-        // Behind a device that walks the host has nothing to do.
+        // Where a device walks, the host has nothing to do afterwards.
         let around = if stage == Stage::Verify { &AROUND_VERIFY[..] } else { &AROUND_VERIFY[..1] };
         self.add(stage, width, 1)?;
         around.iter().try_for_each(|stage| self.host(*stage, width, 1))

@@ -8,7 +8,7 @@ use super::unseen::{PromptSpeed, influences, of_prompts, standard_error, us_per_
 /// The time per token of a drafter on all prompts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct OfAll {
-    /// Beside that on its own prompts.
+    /// Relative to that on its own prompts.
     pub(super) factor: f64,
     /// How far it may be off that on prompts that nobody recorded, relative to it: the half of an interval that holds it nine times in ten.
     pub(super) error: f64,
@@ -80,7 +80,7 @@ mod tests {
             of_all += off(factor).powi(2);
             inside += u32::from(off(factor).abs() <= error);
         }
-        assert!(of_all < 0.35 * of_few, "{of_all} beside {of_few}");
+        assert!(of_all < 0.35 * of_few, "{of_all} and {of_few}");
         assert!(f64::from(inside) > 0.87 * f64::from(runs), "{inside} of {runs} inside");
     }
 

@@ -139,7 +139,7 @@ impl Pricing<'_> {
     }
 
     /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
-    /// only those up to which every one was measured as a draft too, and of a drafter with a cache of its own beside its tail;
+    /// only those up to which every one was measured as a draft too, and of a drafter with a cache of its own together with its tail;
     /// for launches of the device none where they were not measured.
     pub(super) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
         let mut widths = self.table.widths(&self.verification(schedule));

@@ -224,7 +224,7 @@ pub(super) struct Rows {
     pub(super) calibration: Option<Calibration>,
 }
 
-/// How steps are run beside their shape, and what a prediction rests on.
+/// How steps are run, apart from their shape, and what a prediction rests on.
 pub(super) struct Evidence<'a> {
     pub(super) growth: GrowthChoice,
     pub(super) schedule: Schedule,
@@ -336,7 +336,7 @@ impl Search<'_> {
     }
 
     /// What is decided for requests like those recorded, with no other substitute than that of these bits, if any are given; and every trained
-    /// predictor beside what it gains.
+    /// predictor with what it gains.
     fn band(
         &self,
         plain: &SubPlan,

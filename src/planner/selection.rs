@@ -104,7 +104,7 @@ fn substitute_bits(point: &Point) -> Option<u32> {
 }
 
 /// The bits of the one substitute for all of these temperatures: those with which the choices take the least time per token in sum. Bits with
-/// which the fix leaves a temperature without a choice, above all the first, come behind all others; of equals the fewest are taken. `None` if
+/// which the fix leaves a temperature without a choice, above all the first, come after all others; of equals the fewest are taken. `None` if
 /// no drafter has a substitute.
 pub(super) fn shared_substitute(all: &[Judged], fix: &Fix) -> Option<u32> {
     let bits: BTreeSet<u32> =
@@ -222,7 +222,7 @@ pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -
     PlannedWidths { verify: verify.into_iter().collect(), draft: draft.into_iter().collect() }
 }
 
-/// Every trained predictor beside what it gains, with its weights where a sub-plan goes by them. Points are best first.
+/// Every trained predictor with what it gains, with its weights where a sub-plan goes by them. Points are best first.
 pub(super) fn predictors(
     trained: &[DepthPredictor],
     points: &[Point],

@@ -6,7 +6,7 @@ use ygg_profiler::{Candidate, Expansion, PromptTrace, StepTrace, Trace};
 
 use crate::plan::DrafterKind;
 
-/// Temperatures that are tried of a substitute, beside the recorded one if they are below it.
+/// Temperatures that are tried of a substitute, in addition to the recorded one if they are below it.
 const TEMPERATURES: [f32; 4] = [1.0, 0.7, 0.5, 0.35];
 
 /// The temperatures at which trees of a drafter are searched that were recorded at `recorded`, that one first.
@@ -15,7 +15,7 @@ pub(super) fn temperatures(kind: &DrafterKind, recorded: f32) -> Vec<f32> {
     std::iter::once(recorded).chain(TEMPERATURES.into_iter().filter(is_sharper)).collect()
 }
 
-/// The trace at a temperature at or below the one it was recorded at. Tokens behind the recorded candidates of a node count as if each had the
+/// The trace at a temperature at or below the one it was recorded at. Tokens beyond the recorded candidates of a node count as if each had the
 /// probability of the last: the more that is, the nearer to what they had.
 pub(super) fn sharpened(trace: &Trace, temperature: f32) -> Trace {
     if temperature == trace.draft_temperature {

@@ -30,7 +30,7 @@ pub(super) struct SplitPrices<'p> {
     bandwidth: f64,
 }
 
-/// What forwards of one width compute behind one context.
+/// What forwards of one width compute at one context.
 #[derive(Debug, Clone, Copy)]
 struct Computing {
     ends_us: f64,
@@ -118,7 +118,7 @@ impl<'p> SplitPrices<'p> {
         (split.resident_bytes - self.memory.fixed_bytes) as f64
     }
 
-    /// What forwards as wide as a cell's compute behind its context; `None` if that was not measured.
+    /// What forwards as wide as a cell's compute at its context; `None` if that was not measured.
     fn computing(&self, cell: &Cell) -> Result<Option<Computing>, SearchError> {
         if !self.parts.widths(&Stage::Ends).contains(&cell.width) {
             return Ok(None);
@@ -128,7 +128,7 @@ impl<'p> SplitPrices<'p> {
         Ok(Some(Computing { ends_us, us_per_byte: layers_us / self.memory.whole_bytes as f64 }))
     }
 
-    /// What reading takes at a split, behind a full buffer.
+    /// What reading takes at a split whose buffer is full.
     fn read_us(&self, split: &Split) -> f64 {
         split.streamed_bytes.saturating_sub(split.staging_bytes) as f64 / self.bandwidth
     }

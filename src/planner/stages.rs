@@ -50,7 +50,7 @@ pub enum Part {
     Sample,
     /// The walk along the verifier's tokens.
     Accept,
-    /// The accepted rows' move behind the prefix.
+    /// The accepted rows' move after the prefix.
     Commit,
     /// The drafter's forward of the last accepted node.
     Tail,
@@ -67,7 +67,7 @@ pub enum Tail {
     Joined,
     /// The accepted one of them, once it is known.
     Plain,
-    /// Those of them that are verified, beside the verification: measured as one stage.
+    /// Those of them that are verified, in parallel with the verification: measured as one stage.
     Ahead,
 }
 
@@ -131,7 +131,7 @@ struct Growth {
 
 #[cfg(test)]
 impl<'a> TreeStep<'a> {
-    /// A plain step behind no tokens that decides nothing, of a drafter without a cache of its own.
+    /// A plain step after no tokens that decides nothing, of a drafter without a cache of its own.
     pub(super) fn plain(table: &'a LatencyTable, drafter: &'a DrafterName, shape: Shape) -> Self {
         let (schedule, tail) = (Schedule::Plain, Tail::Shared);
         TreeStep { table, drafter, shape, static_tree: None, context: 0, schedule, tail, decided_nodes: None }
@@ -277,7 +277,7 @@ impl TreeStep<'_> {
         Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
     }
 
-    /// A forward with the growth behind it, as parts of one launch: the first of them as the head, the others as drafts.
+    /// A forward with the growth after it, as parts of one launch: the first of them as the head, the others as drafts.
     fn growth(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
         let name = self.drafter.clone();
         let stage = if part == Part::Head { Stage::FirstGrowth(name) } else { Stage::NextGrowth(name) };
@@ -311,7 +311,7 @@ impl Tail {
 }
 
 impl StageGraph {
-    /// Adds a stage behind all others; it waits for `waits_for` of its own step.
+    /// Adds a stage after all others; it waits for `waits_for` of its own step.
     pub(super) fn add(&mut self, run: StageRun, waits_for: &[NodeIndex]) -> NodeIndex {
         let added = self.graph.add_node(run);
         for earlier in waits_for {

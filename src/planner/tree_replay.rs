@@ -3,7 +3,7 @@
 //! A trace holds the tree of the largest shape and the candidates of every node it expanded, at every place of the recorded
 //! answers. A smaller tree is grown from those candidates ([`GrownTrees`]), pruned by value as [`crate::tree::select`]
 //! does, and walked along the tokens the verifier emitted. So every shape takes its own steps along the answers: the next one stands
-//! behind the tokens that the last one emitted. A node that the smaller tree forwards but the recorded one never did has no candidates;
+//! after the tokens that the last one emitted. A node that the smaller tree forwards but the recorded one never did has no candidates;
 //! a shape that needs too many such nodes is refused.
 use ygg_profiler::{DrafterName, Trace};
 
@@ -49,12 +49,12 @@ struct Outcome {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StepPlace {
     prompt: usize,
-    /// The committed tokens behind which its next step stands.
+    /// The committed tokens after which its next step stands.
     context: u64,
 }
 
 impl StepPlace {
-    /// Whether the shape takes a step at this place of a recorded answer, which comes behind the places asked for before.
+    /// Whether the shape takes a step at this place of a recorded answer, which comes after the places asked for before.
     pub(super) fn is_at(&mut self, prompt: usize, context: u32) -> bool {
         if self.prompt != prompt {
             *self = Self { prompt, context: 0 };
@@ -155,7 +155,7 @@ pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
     GrownTrees::new(traces, draft_width).judged()
 }
 
-/// Adds the nodes of a tree whose outcome `verified`, the verifier's own tokens behind the root, tells: all but those below its
+/// Adds the nodes of a tree whose outcome `verified`, the verifier's own tokens after the root, tells: all but those below its
 /// last token.
 pub(super) fn judge(tree: &TokenTree, prompt: usize, verified: &[u32], judged: &mut Vec<JudgedNode>) {
     let mut outcomes = Vec::with_capacity(tree.len());

@@ -1,4 +1,4 @@
-//! Looking up a calibration: the probability behind a drafter's score.
+//! Looking up a calibration: the probability that a drafter's score stands for.
 use crate::{
     plan::{Calibration, Knot},
     tree::TokenTree,

@@ -102,7 +102,7 @@ mod tests {
             let features: Vec<f32> = (0..inputs).map(|_| 2.0 * number()).collect();
             let expected = network.probabilities(&features);
             let mut scratch = DepthScratch::with_inputs(inputs);
-            // What an earlier step left behind is of no account.
+            // What an earlier step left is of no account.
             let _earlier = reach_probabilities(&network, &mut scratch);
             scratch.features_mut().copy_from_slice(&features);
             let reach = reach_probabilities(&network, &mut scratch);

@@ -1,20 +1,21 @@
-//! The guard's policy: when a request stops speculating because that does not pay, and when it tries again. Pure.
+//! The guard: decides, per request, when drafting stops because it does not pay, and when it is tried again. Pure.
 //!
-//! A plan predicts a mean over its calibration prompts; a request may accept less. So every request has an account in plain
-//! steps: a step that drafts earns the tokens that it emits and pays what it costs, as the plan says or as
-//! [`StepCosts`](super::StepCosts) corrects it by the clock. The same steps at the same costs always decide the same, and a
-//! request that accepts nothing loses a known number of plain steps, whatever was predicted of it.
+//! A plan predicts a mean over its calibration prompts, and a request may accept less. So each request has an account,
+//! in plain steps. A step that drafts is credited with the tokens it emits and debited with its time over a plain
+//! step's, as planned or as [`StepCosts`](super::StepCosts) corrects it by the clock. Decisions follow from steps and
+//! costs alone. The loss of a request whose drafts are all refused is bounded, whatever was predicted
+//! (`docs/planning.md`).
 use crate::plan::GuardLimits;
 
-/// Steps after which an entry of the account counts about a third: what happened long ago counts little. Losses of less than
-/// [`GuardLimits::may_lose`] in so many steps are left alone.
+/// Time constant of the account: an entry that is so many steps old counts 1/e. A loss of less than
+/// [`GuardLimits::may_lose`] over so many steps is tolerated.
 const MEMORY_STEPS: f64 = 64.0;
-/// Plain steps of the first pause for each that a failed probe loses; each probe that fails doubles them. Few at first: a text that begins
-/// to repeat itself is worth more than a probe costs.
+/// Length of the first pause for each plain step that a failed probe loses; each failed probe doubles the pause. Short
+/// at first: a text that begins to repeat itself gains more than a probe costs.
 const FIRST_PAUSE: f64 = 16.0;
-/// Fewest plain steps before a probe: however little it may lose, it loses a step that goes beyond.
+/// Shortest pause: a probe exceeds its limit by up to one step, however small the limit.
 const SHORTEST_PAUSE: u32 = 16;
-/// Most plain steps before a probe.
+/// Longest pause.
 const LONGEST_PAUSE: u32 = 256;
 
 /// What the plan says of the steps under guard.
@@ -41,7 +42,7 @@ impl GuardTerms {
         self.limits.may_lose / 4.0
     }
 
-    /// The most plain steps that count as earned, so that a text which turns bad is soon found out.
+    /// Upper bound of the account, so that a text that turns bad is noticed soon.
     fn most_credit(&self) -> f64 {
         self.limits.may_lose * 2.0
     }
@@ -52,9 +53,9 @@ impl GuardTerms {
         (steps.ceil() as u32).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 
-    /// The most plain steps that a request of `tokens` tokens can lose where every draft is refused and no step takes more than
-    /// `dearest_us`: what it may lose at first, what the account forgets, and what probes lose that follow one another as closely as pauses
-    /// let them, each with the step that goes beyond.
+    /// Upper bound of the loss, in plain steps, of a request of `tokens` tokens whose drafts are all refused and whose
+    /// steps take at most `dearest_us`: the limit before the first pause, what the account forgets, and the loss of
+    /// every probe at the closest spacing that pauses allow, each with the step that exceeds its limit.
     pub fn lost_by_refusals(&self, tokens: u32, dearest_us: f64) -> f64 {
         let beyond = self.beyond(dearest_us);
         let mut lost = self.lost_at_first(tokens, beyond);
@@ -67,7 +68,7 @@ impl GuardTerms {
         lost
     }
 
-    /// The same of a request that accepts whatever makes it lose most: probes that succeed, and then lose all that a request may.
+    /// The same bound for the worst pattern of acceptance: every probe succeeds, and then the full limit is lost.
     pub fn most_lost(&self, tokens: u32, dearest_us: f64) -> f64 {
         let beyond = self.beyond(dearest_us);
         let probes = f64::from(tokens / self.first_pause());
@@ -110,9 +111,9 @@ pub enum GuardMode {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GuardState {
     mode: GuardMode,
-    /// Plain steps earned by speculating, less those lost, older ones fading.
+    /// Plain steps earned less plain steps lost; old entries decay.
     account: f64,
-    /// Plain steps of the next pause, if they are more than of the first.
+    /// Length of the next pause, if it is longer than the first.
     pause: u32,
 }
 
@@ -151,7 +152,7 @@ impl GuardState {
         }
     }
 
-    /// The state after a plain step of a pause. A probe starts without a past: the text may have changed.
+    /// The state after a plain step of a pause. A probe starts with an empty account: the text may have changed.
     #[must_use]
     pub fn after_plain(self) -> Self {
         match self.mode {
@@ -184,7 +185,8 @@ mod tests {
     const LIMITS: GuardLimits = GuardLimits::DEFAULT;
     const TERMS: GuardTerms = GuardTerms { aal: 1.6, step_us: 125.0, plain_step_us: 100.0, limits: LIMITS };
 
-    /// What steps that each emit as many tokens as `tokens` says did: modes, and predicted time over that of plain decoding.
+    /// What steps that each emit as many tokens as `tokens` says did: modes, and predicted time over that of plain
+    /// decoding.
     fn run(steps: usize, tokens: impl Fn(usize) -> u32) -> (Vec<GuardMode>, f64) {
         let mut state = GuardState::new();
         let (mut modes, mut us, mut emitted) = (Vec::new(), 0.0, 0);

@@ -12,7 +12,7 @@ pub enum NodeOutcome {
     Unknown,
 }
 
-/// The outcomes of all nodes of `tree` by id, where the text goes on with `emitted` behind the root, which is accepted.
+/// The outcomes of all nodes of `tree` by id, where the text goes on with `emitted` after the root, which is accepted.
 pub fn node_outcomes(tree: &TokenTree, emitted: &[u32], outcomes: &mut Vec<NodeOutcome>) {
     outcomes.clear();
     for node in tree.nodes() {

@@ -50,7 +50,7 @@ impl StepCosts {
         StepCosts { plain_us, plain: 1.0, beyond: 1.0, further: 0.0, plain_in_a_row: 0, since_plain: 0 }
     }
 
-    /// Goes on from the corrections of steps behind another context, whose plain step was planned to take another time.
+    /// Goes on from the corrections of steps at another context, whose plain step was planned to take another time.
     pub fn go_on_from(&mut self, before: &Self) {
         *self = StepCosts { plain_us: self.plain_us, ..*before };
     }

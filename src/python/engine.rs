@@ -1,4 +1,5 @@
-//! Engines, each with a thread of its own: workers keep the thread that opens an engine off their processors, which is no thread of Python's.
+//! Engines, each with a thread of its own: workers keep the thread that opens an engine off their processors, which is
+//! no thread of Python's.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -39,8 +40,8 @@ impl State {
             Ok(_) => Ok(()),
             Err(Self::LOST) => Err(lost()),
             Err(_) => Err(BusyError::new_err(
-                "the engine is answering: expected one request at a time; read the other generation to its end or `close` it, or open \
-                 another engine",
+                "the engine is answering: expected one request at a time; read the other generation to its end or \
+                 `close` it, or open another engine",
             )),
         }
     }
@@ -216,7 +217,7 @@ impl Engine {
         Ok(self.loaded.tokenizer().decode(&ids))
     }
 
-    /// Logits `[len, V]` behind every token, in f32.
+    /// Logits `[len, V]` after every token, in f32.
     fn logits<'py>(&self, py: Python<'py>, ids: Vec<u32>) -> PyResult<Bound<'py, PyBytes>> {
         if ids.is_empty() {
             return Err(input("no token ids: expected at least one"));

@@ -66,8 +66,8 @@ fn next_step(hint: &Hint) -> String {
         Hint::RawPrompt => "call `generate` with the text instead of `chat`",
         Hint::Profile { drafter } => {
             return format!(
-                "measure the drafter `{drafter}` with `python -m yggc profile`, plan again with `python -m yggc plan`, and open \
-                 the engine with the new plan"
+                "measure the drafter `{drafter}` with `python -m yggc profile`, plan again with `python -m yggc \
+                 plan`, and open the engine with the new plan"
             );
         }
         Hint::Recording => "record again with `python -m yggc profile`, for longer or on other prompts",

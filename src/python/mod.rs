@@ -1,7 +1,7 @@
 //! The native module of the Python package `yggc`: engines, and generations whose events Python takes one by one.
 //!
-//! Python's side, in `yggc/__init__.py`, has the documentation, the types and everything that needs no Rust. A request runs on a thread of its
-//! own, and every call that waits lets other Python threads run.
+//! Python's side, in `yggc/__init__.py`, has the documentation, the types and everything that needs no Rust. A request
+//! runs on a thread of its own, and every call that waits lets other Python threads run.
 #![forbid(unsafe_code)]
 
 mod engine;

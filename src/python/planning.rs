@@ -14,7 +14,8 @@ use super::{
     options,
 };
 
-/// Measures this machine and the drafters on it for `budget` seconds, and writes the plan that an engine of as many threads decodes fastest by.
+/// Measures this machine and the drafters on it for `budget` seconds, and writes the plan that an engine of as many
+/// threads decodes fastest by.
 #[pyfunction]
 #[pyo3(signature = (model, plan, budget, threads, draft_models, packed_folder))]
 pub(super) fn autoplan(

@@ -1,11 +1,11 @@
-//! Executables of drafter models, kept beside those of the model that they draft for.
+//! Executables of drafter models, kept with those of the model that they draft for.
 
 use std::sync::Arc;
 
 use super::{ExecutableSet, RuntimeError};
 
 impl ExecutableSet {
-    /// The same executables, with those of a drafter model beside them, in the place of any that the digest named before.
+    /// The same executables, with those of a drafter model added, in the place of any that the digest named before.
     #[must_use]
     pub fn with_draft(&self, digest: &str, draft: Arc<ExecutableSet>) -> Self {
         let mut both = self.clone();

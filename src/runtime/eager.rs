@@ -8,8 +8,9 @@ use crate::{
 use super::{ExecutableSet, RuntimeError, SetOptions};
 
 impl ExecutableSet {
-    /// Like [`build`](Self::build), but every forward runs its ops one by one, unfused, each with a buffer of its own: what static
-    /// programs are measured against. Sessions of such a set give the same bits, cannot skip groups, and allocate.
+    /// Like [`build`](Self::build), but every forward runs its ops one by one, unfused, each with a buffer of its own:
+    /// what static programs are measured against. Sessions of such a set give the same bits, cannot skip groups, and
+    /// allocate.
     ///
     /// # Errors
     /// As `build`, and for the reference tier.

@@ -20,7 +20,8 @@ pub enum RuntimeError {
     Budget(#[from] BudgetError),
     /// A device that streams no weights.
     #[error(
-        "`{tier}` streams no weights: expected a GPU, or another tier of the processor; leave the budget out, or run there"
+        "`{tier}` streams no weights: expected a GPU, or another tier of the processor; leave the budget out, or run \
+         there"
     )]
     NotStreamed {
         /// The device.
@@ -36,7 +37,8 @@ pub enum RuntimeError {
     },
     /// More tokens than the context holds.
     #[error(
-        "the sequence needs {needed} tokens but the context holds {context}: shorten the prompt or ask for a longer context (the model allows {model_context})"
+        "the sequence needs {needed} tokens but the context holds {context}: shorten the prompt or ask for a longer \
+         context (the model allows {model_context})"
     )]
     ContextFull {
         /// Tokens that would have to fit.
@@ -112,7 +114,8 @@ pub enum RuntimeError {
     },
     /// A token id the model does not have.
     #[error(
-        "token id {found} is out of range: expected one below {vocabulary}, the vocabulary's size; encode the text with this model's tokenizer"
+        "token id {found} is out of range: expected one below {vocabulary}, the vocabulary's size; encode the text \
+         with this model's tokenizer"
     )]
     Token {
         /// The id.

@@ -38,7 +38,8 @@ pub struct SetOptions {
     pub model_context: usize,
     /// Threads that will pack the weights.
     pub threads: usize,
-    /// Most bytes of packed weights in the device's memory, the buffer for streamed ones among them; `None` keeps all there.
+    /// Most bytes of packed weights in the device's memory, the buffer for streamed ones among them; `None` keeps all
+    /// there.
     pub resident: Option<usize>,
 }
 
@@ -81,11 +82,13 @@ impl SkipSet {
 /// Memory a session needs, in bytes, known before it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Packed weights in memory, those of variants and the buffer for streamed ones among them; shared by all sessions of the set.
+    /// Packed weights in memory, those of variants and the buffer for streamed ones among them; shared by all sessions
+    /// of the set.
     pub weight_bytes: usize,
     /// Packed weights that every forward of the model reads from a file, or a GPU from memory of the host.
     pub streamed_bytes: usize,
-    /// Those of them that lie in pinned memory of the host, for a GPU to copy: all, or none on a processor, which reads a file.
+    /// Those of them that lie in pinned memory of the host, for a GPU to copy: all, or none on a processor, which reads
+    /// a file.
     pub pinned_bytes: usize,
     /// Arena, cache, rotary tables and scratch of one session. Input rows (some kilobytes) are not counted.
     pub session_bytes: usize,
@@ -101,7 +104,7 @@ pub struct ExecutableSet {
     prefill: IdVec<PrefillId, ProgramId>,
     /// The programs that prefill and keep the hidden rows of all tokens, if there are any.
     pub(super) keeping: Option<IdVec<PrefillId, ProgramId>>,
-    /// The model's graph, with the matrices of variants behind its weights.
+    /// The model's graph, with the matrices of variants after its weights.
     pub(super) graph: Graph,
     /// Variants, each with its programs.
     pub(super) variants: IdVec<DraftVariant, (Changed, IdVec<WidthId, ProgramId>)>,
@@ -150,8 +153,8 @@ impl ExecutableSet {
         })
     }
 
-    /// Executables of another graph over the weights of this set, with the same widths and a cache of their own. The graph's
-    /// weights begin with those of this set's [`graph`](Self::graph); `weights` is asked for the others only.
+    /// Executables of another graph over the weights of this set, with the same widths and a cache of their own. The
+    /// graph's weights begin with those of this set's [`graph`](Self::graph); `weights` is asked for the others only.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -301,12 +304,12 @@ impl ExecutableSet {
         self.model_context
     }
 
-    /// The model's graph, with the matrices of variants behind its weights.
+    /// The model's graph, with the matrices of variants after its weights.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Elements of the rows that every forward is given beside its tokens; 0 where it is given none.
+    /// Elements of the rows that every forward is given in addition to its tokens; 0 where it is given none.
     pub fn given_columns(&self) -> usize {
         self.executables.programs()[ProgramId::FIRST].given_columns()
     }

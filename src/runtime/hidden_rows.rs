@@ -1,7 +1,7 @@
-//! Hidden rows that outlive their forward: of all tokens of a prompt, and of everything that is committed behind it.
+//! Hidden rows that outlive their forward: of all tokens of a prompt, and of everything that is committed after it.
 //!
-//! A drafter that reads the verifier's hidden rows reads those of tokens that it has not drafted behind yet, which may be a
-//! whole prompt. Programs that prefill show the logits of one row; beside them stand others that keep the hidden rows of all,
+//! A drafter that reads the verifier's hidden rows reads those of tokens after which it has not drafted yet, which may
+//! be a whole prompt. Programs that prefill show the logits of one row; further programs keep the hidden rows of all,
 //! and a session that is asked to copies them to where they stay.
 
 use crate::{
@@ -31,7 +31,8 @@ impl HiddenRows {
         (position < self.known).then(row)
     }
 
-    /// Notes the row of the token at `position`, behind which nothing is known then; in vain if something before it is unknown.
+    /// Notes the row of the token at `position`; nothing after it is known then; in vain if something before it is
+    /// unknown.
     pub(super) fn set(&mut self, position: usize, row: &[f32]) {
         if position <= self.known {
             self.rows[position * self.columns..][..self.columns].copy_from_slice(row);

@@ -12,12 +12,13 @@ impl Session {
         (self.last, self.begun) = (None, Some(role));
     }
 
-    /// Whether a forward that was [begun](Forward::begin_logits) still runs beside the host.
+    /// Whether a forward that was [begun](Forward::begin_logits) still runs in parallel with the host.
     pub fn is_running(&self) -> bool {
         self.begun.is_some() && self.replay.is_running()
     }
 
-    /// Waits for the forward that was [begun](Forward::begin_logits), and shows its logits; `None` if another one has run since.
+    /// Waits for the forward that was [begun](Forward::begin_logits), and shows its logits; `None` if another one has
+    /// run since.
     pub fn begun_logits(&mut self) -> Option<Logits<'_>> {
         let role = self.begun.take()?;
         self.replay.finish();
@@ -43,7 +44,8 @@ impl<'a> Forward<'a> {
         session.begun_logits().expect("it was begun")
     }
 
-    /// As [`run`](Self::run), but where a device runs beside the host it only begins, until [`begun_logits`](Session::begun_logits).
+    /// As [`run`](Self::run), but where a device runs in parallel with the host it only begins, until
+    /// [`begun_logits`](Session::begun_logits).
     pub fn begin_logits(self, skip: Option<&SkipSet>) {
         self.session.begin(Role::Logits(self.width), skip);
     }

@@ -1,12 +1,12 @@
 //! One request's state: executables of every planned width, and a session that runs them over one cache.
 //!
-//! Law of slots: the committed token at position `p` is in slot `p`; rows of a tree go to scratch slots behind the
+//! Law of slots: the committed token at position `p` is in slot `p`; rows of a tree go to scratch slots after the
 //! committed prefix; [`Session::commit`] gathers the accepted path down to the prefix and the rest is discarded.
 //! Verification rewrites every layer of every row it reads, so drafters that share the cache may write scratch freely.
 //!
 //! Graphs that are derived from the model's belong here: a forward may leave sub-layers out ([`SkipSet`]), choose among
-//! some tokens only or multiply by fewer bits ([`DraftVariant`]). A drafter model has executables of its own, kept beside those of its verifier, and a
-//! session of its own on the verifier's threads.
+//! some tokens only or multiply by fewer bits ([`DraftVariant`]). A drafter model has executables of its own, kept with
+//! those of its verifier, and a session of its own on the verifier's threads.
 #![forbid(unsafe_code)]
 
 mod draft_sets;

@@ -27,8 +27,8 @@ pub struct DraftPhaseSize {
 }
 
 impl Session {
-    /// Prepares to [grow](Forward::begin_growth) trees, among the tokens of a trimmed head if one is named, in one launch each; `None` where the
-    /// device runs forwards only.
+    /// Prepares to [grow](Forward::begin_growth) trees, among the tokens of a trimmed head if one is named, in one
+    /// launch each; `None` where the device runs forwards only.
     ///
     /// # Errors
     /// [`RuntimeError`] when no planned width holds a growth or the first forward, or memory is refused.
@@ -72,9 +72,9 @@ impl Session {
 }
 
 impl<'a> Forward<'a> {
-    /// Begins it as the first forward of a draft phase that grows a tree of `depth` growths from its last row, leaving out the groups of
-    /// `skip`: the rows were [pushed behind](Self::push_behind), and nodes go to the slots of their numbers behind the last one's.
-    /// [`Session::grown`] waits for it. Allocates nothing.
+    /// Begins it as the first forward of a draft phase that grows a tree of `depth` growths from its last row, leaving
+    /// out the groups of `skip`: the rows were pushed by [`push_behind`](Self::push_behind), and a node goes to the
+    /// slot of its number after the last row's. [`Session::grown`] waits for it. Allocates nothing.
     ///
     /// # Panics
     /// If the phase was not prepared for as much, or the tree leaves the context.

@@ -32,7 +32,8 @@ pub(super) enum Role {
     KeepingPrefill(PrefillId),
 }
 
-/// Input rows of a session: one buffer for each planned width and each width of prefill chunks, whichever program reads it.
+/// Input rows of a session: one buffer for each planned width and each width of prefill chunks, whichever program reads
+/// it.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) planned: IdVec<WidthId, RowInputs>,

@@ -44,8 +44,8 @@ impl Session {
         Self::open_on(set, options, None)
     }
 
-    /// Like [`open`](Self::open), on the threads of another session, which must not run when this one does. Threads and pinning of
-    /// the options are read only where that session has no threads to lend.
+    /// Like [`open`](Self::open), on the threads of another session, which must not run when this one does. Threads and
+    /// pinning of the options are read only where that session has no threads to lend.
     ///
     /// # Errors
     /// As `open`.
@@ -122,12 +122,12 @@ impl Session {
         self.layout.context
     }
 
-    /// Nodes of the largest token tree it has room for, root included, and of the heads drafted ahead behind it.
+    /// Nodes of the largest token tree it has room for, root included, and of the heads drafted ahead after it.
     pub fn tree_nodes(&self) -> usize {
         self.tree_nodes
     }
 
-    /// Whether the device still works: what forwards have shown counts only if it did behind them.
+    /// Whether the device still works: results of forwards count only if it still works after them.
     ///
     /// # Errors
     /// [`RuntimeError::DeviceFailed`] if it has failed, now and from then on.
@@ -159,20 +159,21 @@ impl Session {
         self.check(0, tokens)
     }
 
-    /// Runs `tokens` behind the committed ones and commits them; returns the logits `[V]` after the last.
+    /// Runs `tokens` after the committed ones and commits them; returns the logits `[V]` after the last.
     ///
     /// # Errors
-    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then. [`RuntimeError::DeviceFailed`].
+    /// [`RuntimeError::ContextFull`] or [`RuntimeError::Token`]; nothing is changed then.
+    /// [`RuntimeError::DeviceFailed`].
     ///
     /// # Panics
     /// If `tokens` is empty.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
-        assert_eq!(self.set.given_columns(), 0, "rows are to be given beside the tokens");
+        assert_eq!(self.set.given_columns(), 0, "rows are to be given with the tokens");
         self.prefill_with(tokens, |_, _| ())
     }
 
-    /// Like [`prefill`](Self::prefill), with `given(index, row)` writing the row that is given beside the token at `index`, as
-    /// [`ExecutableSet::given_columns`] says; of a model that takes none, the row is empty.
+    /// Like [`prefill`](Self::prefill), with `given(index, row)` writing the row that is given with the token at
+    /// `index`, as [`ExecutableSet::given_columns`] says; of a model that takes none, the row is empty.
     ///
     /// # Errors
     /// As `prefill`.
@@ -230,8 +231,8 @@ impl Session {
         Ok(())
     }
 
-    /// The last hidden row `[D]` of an output of the last forward, from which its logits were made: of the row pushed as
-    /// number `output`, or of the last token of a prefill as number 0. `None` before the first forward.
+    /// The last hidden row `[D]` of an output of the last forward, from which its logits were made: of the row pushed
+    /// as number `output`, or of the last token of a prefill as number 0. `None` before the first forward.
     ///
     /// # Panics
     /// If the forward has no such output, or the model's graph declares no hidden rows.
@@ -286,8 +287,8 @@ impl Session {
         self.hidden.is_some()
     }
 
-    /// The last hidden row `[D]` of the committed token at `position`. `None` if it is not [kept](Self::keep_hidden): nothing is
-    /// kept of tokens behind ones that were committed after another forward than theirs.
+    /// The last hidden row `[D]` of the committed token at `position`. `None` if it is not [kept](Self::keep_hidden):
+    /// nothing is kept of tokens after ones that were committed after another forward than theirs.
     pub fn committed_hidden(&self, position: usize) -> Option<&[f32]> {
         if position < self.committed { self.hidden.as_ref()?.row(position) } else { None }
     }
@@ -334,11 +335,12 @@ impl Session {
         }
     }
 
-    /// Starts a forward of `rows` rows behind the committed prefix, at the smallest planned width that holds them. Callers
-    /// [check the device](Self::check_device) before they use the results.
+    /// Starts a forward of `rows` rows after the committed prefix, at the smallest planned width that holds them.
+    /// Callers [check the device](Self::check_device) before they use the results.
     ///
     /// # Errors
-    /// [`RuntimeError::Width`] when no planned width holds them, [`RuntimeError::DeviceFailed`] when the device failed before.
+    /// [`RuntimeError::Width`] when no planned width holds them, [`RuntimeError::DeviceFailed`] when the device failed
+    /// before.
     pub fn forward(&mut self, rows: usize) -> Result<Forward<'_>, RuntimeError> {
         self.check_device()?;
         let width = self.set.planned(rows)?;
@@ -347,7 +349,8 @@ impl Session {
         Ok(Forward { session: self, width })
     }
 
-    /// Waits for the forward that was [begun](Forward::begin_choice_of), and shows its candidates; `None` if another one has run since.
+    /// Waits for the forward that was [begun](Forward::begin_choice_of), and shows its candidates; `None` if another
+    /// one has run since.
     pub fn begun_choices(&mut self) -> Option<Choices<'_>> {
         let role = self.begun.take()?;
         self.replay.finish();
@@ -361,8 +364,8 @@ impl Session {
         Choices { session: self, program }
     }
 
-    /// Commits the scratch rows of `path` (offsets behind the committed prefix, ascending, root first): their keys and
-    /// values become those of the next positions. All other scratch is discarded.
+    /// Commits the scratch rows of `path` (offsets from the end of the committed prefix, ascending, root first): their
+    /// keys and values become those of the next positions. All other scratch is discarded.
     pub fn commit(&mut self, path: &[u32]) {
         self.note_path(path);
         let first = slot_number(self.committed);
@@ -376,8 +379,8 @@ impl Session {
         assert!(self.committed <= self.layout.context, "a path longer than the context was committed");
     }
 
-    /// Commits the first `rows` rows behind the committed tokens, which are in place: all of the last forward's were
-    /// [pushed behind](Forward::push_behind), or the device has moved those of a path there.
+    /// Commits the first `rows` rows after the committed tokens, which are in place: all of the last forward's were
+    /// pushed by [`push_behind`](Forward::push_behind), or the device has moved those of a path there.
     ///
     /// # Panics
     /// If they exceed the context.
@@ -386,7 +389,7 @@ impl Session {
         assert!(self.committed <= self.layout.context, "more than the context was committed");
     }
 
-    /// Copies the keys and values of the scratch row `offset` behind the committed prefix to the first, the root's.
+    /// Copies the keys and values of the scratch row at `offset` after the committed prefix to the first, the root's.
     pub fn move_scratch(&mut self, offset: u32) {
         let first = slot_number(self.committed);
         self.moves.clear();
@@ -412,7 +415,7 @@ impl Session {
         }
     }
 
-    /// Overwrites all slots behind the committed prefix with finite noise. Output must not change: a test of the law.
+    /// Overwrites all slots after the committed prefix with finite noise. Output must not change: a test of the law.
     ///
     /// # Panics
     /// If the backend has no instruments.
@@ -447,7 +450,7 @@ pub struct Forward<'a> {
 }
 
 impl<'a> Forward<'a> {
-    /// Adds a row: `token` at `depth` behind the committed prefix, written to scratch offset `offset`, attending to the
+    /// Adds a row: `token` at `depth` after the committed prefix, written to scratch offset `offset`, attending to the
     /// whole prefix and to the scratch offsets that `tail` writes (root .. self, self last) and counts.
     pub fn push(&mut self, token: u32, depth: u32, offset: u32, tail: impl FnOnce(&mut [u32]) -> usize) {
         let prefix = slot_number(self.session.committed);
@@ -466,7 +469,8 @@ impl<'a> Forward<'a> {
         );
     }
 
-    /// Adds a row for the next place: behind the committed tokens and the rows that were added like this before, as a prefill has it.
+    /// Adds a row for the next place: after the committed tokens and the rows that were added like this before, as a
+    /// prefill has it.
     pub fn push_behind(&mut self, token: u32) {
         let inputs = &mut self.session.inputs.planned[self.width];
         let position = slot_number(self.session.committed + inputs.used());
@@ -476,7 +480,7 @@ impl<'a> Forward<'a> {
         });
     }
 
-    /// Gives the row pushed as number `row` the float row that the model takes beside its token.
+    /// Gives the row pushed as number `row` the float row that the model takes with its token.
     ///
     /// # Panics
     /// If no such row was pushed, or the model takes rows of another length.
@@ -484,8 +488,8 @@ impl<'a> Forward<'a> {
         self.session.inputs.planned[self.width].given_mut(row).copy_from_slice(given);
     }
 
-    /// Adds a row for a place that is committed already: `token` at `position`, written to scratch offset `offset`, attending to the
-    /// committed tokens before that place and to itself. What is committed stays as it is.
+    /// Adds a row for a place that is committed already: `token` at `position`, written to scratch offset `offset`,
+    /// attending to the committed tokens before that place and to itself. What is committed stays as it is.
     ///
     /// # Panics
     /// If fewer than `position` tokens are committed.
@@ -502,7 +506,8 @@ impl<'a> Forward<'a> {
     /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.
     ///
     /// # Panics
-    /// If the choice is of none or of more than [`ExecutableSet::MOST_CANDIDATES`], or of a temperature that is not positive.
+    /// If the choice is of none or of more than [`ExecutableSet::MOST_CANDIDATES`], or of a temperature that is not
+    /// positive.
     pub fn choose(self, choice: Choice, skip: Option<&SkipSet>) -> Choices<'a> {
         self.choose_of(None, choice, skip)
     }
@@ -522,8 +527,9 @@ impl<'a> Forward<'a> {
         session.begun_choices().expect("it was begun")
     }
 
-    /// As [`choose_of`](Self::choose_of), but where a device runs beside the host it only begins. Until
-    /// [`begun_choices`](Session::begun_choices) shows them, paths may be committed and scratch moved, which the device does behind it.
+    /// As [`choose_of`](Self::choose_of), but where a device runs in parallel with the host it only begins. Until
+    /// [`begun_choices`](Session::begun_choices) shows them, paths may be committed and scratch moved, which the device
+    /// does after it.
     ///
     /// # Panics
     /// As `choose_of`.

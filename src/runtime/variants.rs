@@ -1,11 +1,12 @@
-//! Variants: forwards that draft by the verifier's own graph, changed so that they read less, beside the executables of the whole model.
+//! Variants: forwards that draft by the verifier's own graph, changed so that they read less, in addition to the
+//! executables of the whole model.
 //!
-//! What they draft is verified by the whole model, so no answer changes. They share its cache: their rows go to scratch, and verification
-//! writes the same slots anew. Two changes are known, and go together:
+//! What they draft is verified by the whole model, so no answer changes. They share its cache: their rows go to
+//! scratch, and verification writes the same slots anew. Two changes are known, and go together:
 //!
-//! - A *trimmed head* shows logits of some tokens only (frequency-ranked heads: FR-Spec, <https://arxiv.org/abs/2502.14856>). Candidates
-//!   are those of the whole head among the kept tokens, with the same logits to the last bit, and probabilities are shares of the kept
-//!   tokens.
+//! - A *trimmed head* shows logits of some tokens only (frequency-ranked heads: FR-Spec,
+//!   <https://arxiv.org/abs/2502.14856>). Candidates are those of the whole head among the kept tokens, with the same
+//!   logits to the last bit, and probabilities are shares of the kept tokens.
 //! - A *substitute* multiplies by the model's own matrices in fewer bits (SubSpec, <https://arxiv.org/abs/2509.18344>).
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -52,7 +53,8 @@ struct Part {
     rows: Option<HeadTokens>,
 }
 
-/// The model's weights, and behind them those of variants, which are made when they are asked for and kept by nobody here.
+/// The model's weights, and after them those of variants, which are made when they are asked for and kept by nobody
+/// here.
 struct Derived<'a> {
     model: &'a dyn WeightSource,
     graph: &'a Graph,
@@ -102,13 +104,13 @@ impl ExecutableSet {
         self.with_variants(weights, &changes)
     }
 
-    /// The same executables, and of every planned width one for each of `changes` that shows candidates. All weights are shared with this
-    /// set but for rows of trimmed heads and matrices of substitutes, which are made of `weights`, the model's; substitutes of the same bits
-    /// are shared. A variant that the set has is not made again.
+    /// The same executables, and of every planned width one for each of `changes` that shows candidates. All weights
+    /// are shared with this set but for rows of trimmed heads and matrices of substitutes, which are made of `weights`,
+    /// the model's; substitutes of the same bits are shared. A variant that the set has is not made again.
     ///
     /// # Errors
-    /// [`RuntimeError::Head`] for a list of tokens that is empty, out of order or out of range, [`RuntimeError::Substitute`] for bits of which
-    /// there are no substitutes; else as [`build`](Self::build).
+    /// [`RuntimeError::Head`] for a list of tokens that is empty, out of order or out of range,
+    /// [`RuntimeError::Substitute`] for bits of which there are no substitutes; else as [`build`](Self::build).
     pub fn with_variants(
         &self,
         weights: &dyn WeightSource,

@@ -1,8 +1,8 @@
 //! What a request changes in logits before they are filtered: biases, then penalties for what the text has already.
 //!
 //! The order is part of the contract: bias, repetition, frequency, presence, and after them the filters of
-//! [`Sampler`](super::Sampler). A row's result depends on its logits, the request and the tokens before it alone, so it is the
-//! same whether those tokens were committed or are a path of drafted ones.
+//! [`Sampler`](super::Sampler). A row's result depends on its logits, the request and the tokens before it alone, so it
+//! is the same whether those tokens were committed or are a path of drafted ones.
 
 use super::{Parameter, SampleError};
 
@@ -16,7 +16,8 @@ pub struct Adjustment {
     /// For tokens that prompt or output have: divides logits above 0 and multiplies others (Keskar et al., CTRL,
     /// <https://arxiv.org/abs/1909.05858>, section 4.1). Finite and above 0; 1 changes nothing.
     pub repetition: f32,
-    /// Subtracted from the logits of tokens that the output has, as often as it has them; from -2 to 2, 0 changes nothing.
+    /// Subtracted from the logits of tokens that the output has, as often as it has them; from -2 to 2, 0 changes
+    /// nothing.
     pub frequency: f32,
     /// Subtracted once from the logits of tokens that the output has; from -2 to 2, 0 changes nothing.
     pub presence: f32,
@@ -123,7 +124,7 @@ impl Adjuster {
         }
     }
 
-    /// The row `[V]` behind the text so far, adjusted.
+    /// The row `[V]` after the text so far, adjusted.
     pub fn adjust<'a>(&'a mut self, logits: &'a [f32]) -> &'a [f32] {
         if self.is_idle() {
             return logits;

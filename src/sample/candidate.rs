@@ -2,8 +2,8 @@
 
 /// A continuation that a drafter offers.
 ///
-/// Its log-probability is of the drafter's distribution at the plan's draft temperature and not the request's: candidates
-/// scored with a greedy request's one-hot distribution would make every tree a chain (Yggdrasil,
+/// Its log-probability is of the drafter's distribution at the plan's draft temperature and not the request's:
+/// candidates scored with a greedy request's one-hot distribution would make every tree a chain (Yggdrasil,
 /// <https://arxiv.org/abs/2512.23858>).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {

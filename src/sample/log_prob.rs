@@ -1,4 +1,5 @@
-//! Log-probabilities of tokens under a row of logits as the model gives them: before any bias, penalty, temperature or filter.
+//! Log-probabilities of tokens under a row of logits as the model gives them: before any bias, penalty, temperature or
+//! filter.
 
 use super::{exp::exp_nonpositive, rank::max};
 

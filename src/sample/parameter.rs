@@ -124,8 +124,8 @@ impl Parameter {
         }
     }
 
-    /// Whether a number is one of its values. A decimal is compared as the `f32` that it becomes, too: what is too large for that is
-    /// infinite there, and what is too small 0.
+    /// Whether a number is one of its values. A decimal is compared as the `f32` that it becomes, too: what is too
+    /// large for that is infinite there, and what is too small 0.
     pub fn allows(&self, number: f64) -> bool {
         match self.values {
             Values::Decimal { least, above, most, neutral: _ } => {

@@ -84,7 +84,8 @@ pub(super) fn select_top(logits: &[f32], k: usize, out: &mut Vec<Candidate>) {
     }
 }
 
-/// Appends the first `k` tokens of the order to `out`, fewer if fewer are not NaN, the first first. Their `log_prob` is the logit.
+/// Appends the first `k` tokens of the order to `out`, fewer if fewer are not NaN, the first first. Their `log_prob` is
+/// the logit.
 ///
 /// Allocates nothing once `scratch` has room for `k` and `out` for `k` more.
 pub fn top(logits: &[f32], k: usize, scratch: &mut Vec<Candidate>, out: &mut Vec<Candidate>) {

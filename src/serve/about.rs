@@ -1,5 +1,5 @@
-//! Paths that tell about the service: where things are, its version, whether a request would be taken now; and OpenAI's paths that it
-//! does not have.
+//! Paths that tell about the service: where things are, its version, whether a request would be taken now; and OpenAI's
+//! paths that it does not have.
 
 use std::sync::Arc;
 
@@ -76,6 +76,6 @@ async fn ready(State(service): State<Arc<Service>>) -> Response {
 }
 
 async fn embeddings() -> Refused {
-    let what = "this service generates text and computes no embeddings; ask a server of an embedding model";
+    let what = "this server computes no embeddings; use a server that runs an embedding model";
     Refused::new(StatusCode::NOT_FOUND, what).with_code("embeddings_not_supported")
 }

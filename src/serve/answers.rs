@@ -123,8 +123,8 @@ fn next_step(hint: &Hint) -> String {
         Hint::RawPrompt => "send a `prompt` to /v1/completions, which needs no chat template",
         Hint::Profile { drafter } => {
             return format!(
-                "leave `drafter` out, or ask the operator to measure `{drafter}` with `yggc profile` and to serve with a \
-                 plan made from that"
+                "leave `drafter` out, or ask the operator to measure `{drafter}` with `yggc profile` and to serve \
+                 with a plan made from that"
             );
         }
         Hint::Recording => {

@@ -19,10 +19,12 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 /// Deepest objects and arrays of a body, schemas within it included. Those that read JSON recurse.
 const MOST_NESTED: usize = 100;
 
-/// Bytes from which on a body is long: one of a mebibyte takes seconds to encode on a slow machine, one of these a sixteenth of that.
+/// Bytes from which on a body is long: one of a mebibyte takes seconds to encode on a slow machine, one of these a
+/// sixteenth of that.
 const LONG: usize = 64 << 10;
 
-/// One long body is encoded at a time: there are two threads for encoding, so a short one never waits for many long ones.
+/// One long body is encoded at a time: there are two threads for encoding, so a short one never waits for many long
+/// ones.
 static LONG_BODIES: Semaphore = Semaphore::const_new(1);
 
 /// Waits until a body of so many bytes may be encoded, which it is while the turn is kept.

@@ -17,7 +17,7 @@ use super::{
 /// Most prompts of a request.
 const MOST_PROMPTS: usize = 64;
 
-/// What a request asks for beside one answer to its first prompt.
+/// What a request asks for in addition to one answer to its first prompt.
 #[derive(Debug)]
 pub(super) struct Choices {
     /// Answers to each prompt.
@@ -26,7 +26,7 @@ pub(super) struct Choices {
     further: Vec<Prompt>,
     /// Whether each answer begins with its prompt.
     echoes: bool,
-    /// The text behind the answer, which is then filled in between.
+    /// The text after the answer, which is then filled in between.
     suffix: Option<String>,
 }
 
@@ -112,8 +112,8 @@ fn check_length(found: usize, limits: &Limits, context: usize, field: &'static s
     }
     // Clients look for OpenAI's words.
     let what = format!(
-        "this model's maximum context length is {context} tokens, of which a prompt may have {most}, but it has {found}; send \
-         a shorter one"
+        "this model's maximum context length is {context} tokens, of which a prompt may have {most}, but it has \
+         {found}; send a shorter one"
     );
     Err(Refused::field(field, what).with_code("context_length_exceeded"))
 }

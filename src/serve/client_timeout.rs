@@ -1,10 +1,12 @@
-//! A connection that is closed when its client reads too slowly, and that lets a client finish sending what nobody reads.
+//! A connection that is closed when its client reads too slowly, and that lets a client finish sending what nobody
+//! reads.
 //!
-//! A request's deadline is only checked when the next chunk can be written. Without [`Patience`] a client that reads nothing, or a byte
-//! now and then, would hold its connection for as long as it likes.
+//! A request's deadline is only checked when the next chunk can be written. Without [`Patience`] a client that reads
+//! nothing, or a byte now and then, would hold its connection for as long as it likes.
 //!
-//! Closing a socket with unread bytes resets it, and many clients then report a broken connection instead of the refusal that was sent.
-//! So where a body is left unread, the bytes that are still on their way are read and dropped before the socket is closed.
+//! Closing a socket with unread bytes resets it, and many clients then report a broken connection instead of the
+//! refusal that was sent. So where a body is left unread, the bytes that are still on their way are read and dropped
+//! before the socket is closed.
 
 use std::{
     io::{self, IoSlice},
@@ -25,9 +27,11 @@ use tokio::{
 
 use super::places::Client;
 
-/// Least average rate, in bytes a second, of a client that reads more slowly than it is written to: slower than any modem.
+/// Least average rate, in bytes a second, of a client that reads more slowly than it is written to: slower than any
+/// modem.
 const LEAST_RATE: f64 = 1024.0;
-/// Longest time, and most bytes, of an unread rest that is received after the last answer: bodies of the usual sizes, at usual rates.
+/// Longest time, and most bytes, of an unread rest that is received after the last answer: bodies of the usual sizes,
+/// at usual rates.
 const REST_TIMEOUT: Duration = Duration::from_secs(2);
 const MOST_REST: usize = 32 << 20;
 
@@ -56,7 +60,8 @@ struct Rest {
     bytes: usize,
 }
 
-/// How much longer writes may wait for the client: waiting consumes it, and what the client takes refills it at [`LEAST_RATE`].
+/// How much longer writes may wait for the client: waiting consumes it, and what the client takes refills it at
+/// [`LEAST_RATE`].
 #[derive(Debug)]
 struct Patience {
     left: Duration,
@@ -79,7 +84,8 @@ impl Patience {
 }
 
 impl TimedStream {
-    /// Lets writes wait for the client for at most `timeout`, and for as much longer as it takes [`LEAST_RATE`] bytes a second.
+    /// Lets writes wait for the client for at most `timeout`, and for as much longer as it takes [`LEAST_RATE`] bytes a
+    /// second.
     pub(super) fn new(stream: TcpStream, timeout: Duration, client: Arc<Client>) -> Self {
         let (reader, writer) = stream.into_split();
         Self {
@@ -241,8 +247,8 @@ mod tests {
     /// More bytes than socket buffers hold.
     const MUCH: usize = 64 << 20;
 
-    /// Writes many bytes with the given `timeout` to a client that reads at once, or only after the writer ended; returns the bytes written
-    /// before an error.
+    /// Writes many bytes with the given `timeout` to a client that reads at once, or only after the writer ended;
+    /// returns the bytes written before an error.
     fn written(reads_at_once: bool, timeout: Duration) -> Result<(), (usize, io::ErrorKind)> {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

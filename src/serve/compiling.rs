@@ -1,4 +1,5 @@
-//! Compiles the constraint of a request before it waits for the decoder: the decoder never does, and slow constraints hold up no other request.
+//! Compiles the constraint of a request before it waits for the decoder: the decoder never does, and slow constraints
+//! hold up no other request.
 
 use std::sync::Arc;
 
@@ -28,8 +29,9 @@ pub(super) fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST))
 }
 
-/// Compiles the constraint that the answers to a request have in common, if there is one, and refuses one that cannot be kept; `field` is where it
-/// comes from. Ends at the deadline, when the service drains, and when `cancel` is: that of a client that leaves.
+/// Compiles the constraint that the answers to a request have in common, if there is one, and refuses one that cannot
+/// be kept; `field` is where it comes from. Ends at the deadline, when the service drains, and when `cancel` is: that
+/// of a client that leaves.
 pub(super) async fn compile(
     service: &Service,
     requests: &mut [Request],

@@ -84,7 +84,8 @@ impl Signals {
     }
 }
 
-/// Serves connections until a signal arrives or the decoder ends, then drains. A second signal cuts off the remaining answers.
+/// Serves connections until a signal arrives or the decoder ends, then drains. A second signal cuts off the remaining
+/// answers.
 pub(super) async fn run(service: Arc<Service>, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
     let mut signals = Signals::new()?;
     let address = service.settings.address;
@@ -156,8 +157,8 @@ impl Door {
                         // A closed stderr is no reason to end.
                         let _ = writeln!(
                             io::stderr(),
-                            "warning: a client cannot connect: {error}; others are sent away; raise the limit (`ulimit -n`), or \
-                             lower --connections"
+                            "warning: a client cannot connect: {error}; others are sent away; raise the limit \
+                             (`ulimit -n`), or lower --connections"
                         );
                     }
                     // Whoever leaves gives back an open file.
@@ -180,11 +181,11 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves it until its end, or until it must give up its place. A drain, which waits until `draining` is dropped, lets it answer what it
-    /// has begun to read.
+    /// Serves it until its end, or until it must give up its place. A drain, which waits until `draining` is dropped,
+    /// lets it answer what it has begun to read.
     ///
-    /// A graceful shutdown of hyper closes a connection that has read nothing, although a request may be on its way. So until its first
-    /// bytes come a connection is not shut down, and no drain waits for it.
+    /// A graceful shutdown of hyper closes a connection that has read nothing, although a request may be on its way. So
+    /// until its first bytes come a connection is not shut down, and no drain waits for it.
     async fn serve(self, mut draining: watch::Receiver<()>) {
         let client = Arc::clone(&self.client);
         let served = async {
@@ -234,7 +235,8 @@ impl Connection {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         http.max_header_size(MOST_HEAD).max_buf_size(MOST_HEAD);
-        // `left` sees what hyper would see of a client that leaves, and more, and lets it answer first what it can at once.
+        // `left` sees what hyper would see of a client that leaves, and more, and lets it answer first what it can at
+        // once.
         http.half_close(true);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let mut left = pin!(client.left(&reader));

@@ -82,7 +82,8 @@ struct EventBody {
     is_over: bool,
 }
 
-/// The response that streams the answers, beginning with the `first` event; with token usage and what the steps did, or without.
+/// The response that streams the answers, beginning with the `first` event; with token usage and what the steps did, or
+/// without.
 pub(super) fn stream(answering: Answering, first: Sent, (usage, steps): (bool, bool)) -> Response {
     let mut body = EventBody {
         answering,
@@ -146,9 +147,9 @@ impl EventBody {
             Event::Token { id, text, log_probs } => {
                 let noted = self.answering.note(id, log_probs).map(|noted| [noted]);
                 let tokenizer = self.answering.loaded.tokenizer();
-                let beside = self.steps.as_mut().map(|steps| steps.token(step.as_ref(), tokenizer));
-                if !text.is_empty() || noted.is_some() || beside.is_some() {
-                    self.piece(&text, noted.as_ref().map(<[Noted; 1]>::as_slice), None, beside);
+                let of_steps = self.steps.as_mut().map(|steps| steps.token(step.as_ref(), tokenizer));
+                if !text.is_empty() || noted.is_some() || of_steps.is_some() {
+                    self.piece(&text, noted.as_ref().map(<[Noted; 1]>::as_slice), None, of_steps);
                 }
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => self.fail(&drained()),
@@ -157,8 +158,8 @@ impl EventBody {
                     self.send_calls(Some((reason, &text)));
                 } else {
                     let none = self.answering.reports_log_probs && !text.is_empty();
-                    let beside = self.steps.as_ref().map(|_| steps::report(&report));
-                    self.piece(&text, none.then_some(&[]), Some(reason), beside);
+                    let of_steps = self.steps.as_ref().map(|_| steps::report(&report));
+                    self.piece(&text, none.then_some(&[]), Some(reason), of_steps);
                 }
                 if !self.answering.finish_choice(&report) {
                     return self.begin_choice();
@@ -189,18 +190,18 @@ impl EventBody {
         }
     }
 
-    /// Sends a chunk; `beside` is what it says of steps.
+    /// Sends a chunk; `of_steps` is what it says of steps.
     fn piece(
         &mut self,
         text: &str,
         noted: Option<&[Noted]>,
         reason: Option<FinishReason>,
-        beside: Option<Value>,
+        of_steps: Option<Value>,
     ) {
         let Answering { frame, loaded, .. } = &self.answering;
         let mut event = frame.piece(text, noted, reason, loaded.tokenizer());
-        if let Some(beside) = beside {
-            event["yggc"] = beside;
+        if let Some(of_steps) = of_steps {
+            event["yggc"] = of_steps;
         }
         self.send(&event);
     }

@@ -1,4 +1,5 @@
-//! Fill-in-the-middle: a prompt laid out with the text behind the answer, by the control tokens of models that were trained for it.
+//! Fill-in-the-middle: a prompt laid out with the text after the answer, by the control tokens of models that were
+//! trained for it.
 
 use yggc::{
     engine::{Prompt, Special},
@@ -18,7 +19,8 @@ const MARKS: [[&str; 3]; 4] = [
     ["<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"],
 ];
 
-/// The tokens of a prompt whose answer fits between it and `suffix`. Both are plain text: no control token in them is recognised.
+/// The tokens of a prompt whose answer fits between it and `suffix`. Both are plain text: no control token in them is
+/// recognised.
 pub(super) fn between(tokenizer: &Tokenizer, prompt: &Prompt, suffix: &str) -> Result<Vec<u32>, Refused> {
     let Some([prefix_mark, suffix_mark, middle_mark]) =
         MARKS.into_iter().find_map(|names| ids(tokenizer, names))

@@ -1,7 +1,8 @@
 //! Who may use the service from a browser: pages of allowed origins, and of this machine.
 //!
-//! A page of any site can send requests to a service on its reader's own machine, by name as well once the name's address was changed to
-//! 127.0.0.1 (DNS rebinding). So a service that listens on a loopback address checks both headers by which browsers say who asks.
+//! A page of any site can send requests to a service on its reader's own machine, by name as well once the name's
+//! address was changed to 127.0.0.1 (DNS rebinding). So a service that listens on a loopback address checks both
+//! headers by which browsers say who asks.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -26,8 +26,9 @@ pub(super) struct Noted {
 
 /// Counts the characters before each token of a text.
 ///
-/// The law: the offset of a token is that of the character which has the token's first byte, U+FFFD for bytes that are no text included. So
-/// tokens that share a character have one offset, and where a text is cut into pieces says nothing.
+/// The law: the offset of a token is that of the character which has the token's first byte, U+FFFD for bytes that are
+/// no text included. So tokens that share a character have one offset, and where a text is cut into pieces says
+/// nothing.
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
     /// The beginning of a character whose end did not come.
@@ -48,7 +49,7 @@ impl Offsets {
         let begin = self.pending.len();
         self.pending.extend_from_slice(bytes);
         let mut place = 0;
-        // Where the token begins is in the first character that ends behind its first byte; the last may be unfinished.
+        // Where the token begins is in the first character that ends after its first byte; the last may be unfinished.
         let mut offset = None;
         for chunk in self.pending.utf8_chunks() {
             for character in chunk.valid().chars() {

@@ -5,7 +5,8 @@ use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
 
 use super::answers::Refused;
 
-/// A message. Other fields that clients repeat of an answer (`annotations`, ids) say nothing to a template and are ignored.
+/// A message. Other fields that clients repeat of an answer (`annotations`, ids) say nothing to a template and are
+/// ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageBody {
     role: String,
@@ -131,8 +132,9 @@ fn called(CallBody { id, function: CalledBody { name, arguments } }: CallBody) -
     Ok(Json::Object(entries))
 }
 
-/// Arguments as templates read them: an object, which is empty where a client has nothing to say. Text that is no JSON object, such as that of
-/// an answer that was cut, stays the text that it is: templates that tell texts from objects print it as the model wrote it.
+/// Arguments as templates read them: an object, which is empty where a client has nothing to say. Text that is no JSON
+/// object, such as that of an answer that was cut, stays the text that it is: templates that tell texts from objects
+/// print it as the model wrote it.
 fn arguments_read(name: &str, sent: Option<Json>) -> Result<Json, String> {
     let none = || Json::Object(Vec::new());
     match sent {
@@ -157,7 +159,8 @@ pub(super) fn token_ids(prompt: &Prompt, loaded: &Loaded) -> Result<Vec<u32>, Re
         let name = if let Prompt::Chat(conversation) = prompt { call_with_text(conversation) } else { None };
         match name {
             Some(name) => refused.with_remark(&format!(
-                "the arguments of the call of {name:?} in `messages` are no JSON object, which the model's chat template may need: send one"
+                "the arguments of the call of {name:?} in `messages` are no JSON object, which the model's chat \
+                 template may need: send one"
             )),
             None => refused,
         }

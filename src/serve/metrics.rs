@@ -259,7 +259,8 @@ pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 /// Content type of Prometheus' own text format.
 pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// OpenMetrics text in Prometheus' own format: a counter is declared by the name of its series, there is no type `info`, and no end.
+/// OpenMetrics text in Prometheus' own format: a counter is declared by the name of its series, there is no type
+/// `info`, and no end.
 pub(super) fn plain(open_metrics: &str) -> String {
     let mut text = String::new();
     let lines: Vec<&str> = open_metrics.lines().filter(|line| !line.starts_with("# EOF")).collect();
@@ -271,7 +272,7 @@ pub(super) fn plain(open_metrics: &str) -> String {
             }
             continue;
         };
-        // The type comes with the line itself, or with the one behind the help.
+        // The type comes with the line itself, or with the one after the help.
         let types = [Some(line), lines.get(i + 1)];
         let is_a = |kind: &str| types.iter().flatten().any(|line| **line == format!("# TYPE {name} {kind}"));
         let (suffix, said) = match said {

@@ -1,9 +1,11 @@
 //! `yggc serve`: an OpenAI-compatible HTTP service over one engine.
 //!
-//! One thread decodes, one request at a time ([`worker`]). Another is the reactor, which reads requests, puts them into a bounded
-//! [`queue`] and writes answers as they arrive. The reactor never waits for a forward: text is encoded on separate threads, and
-//! the decoder's events arrive through a channel that never fills. Constraints are compiled before their request is queued ([`compiling`]). Invariants: a request has exactly one end, which is counted once
-//! ([`ending`]); a client that leaves, a deadline and a drain end a request within one step; nothing a client sends panics.
+//! One thread decodes, one request at a time ([`worker`]). Another is the reactor, which reads requests, puts them into
+//! a bounded [`queue`] and writes answers as they arrive. The reactor never waits for a forward: text is encoded on
+//! separate threads, and the decoder's events arrive through a channel that never fills. Constraints are compiled
+//! before their request is queued ([`compiling`]). Invariants: a request has exactly one end, which is counted once
+//! ([`ending`]); a client that leaves, a deadline and a drain end a request within one step; nothing a client sends
+//! panics.
 //!
 //! The room belongs to the program and uses only the library's public API. It is the only async and the only HTTP.
 
@@ -63,7 +65,8 @@ pub(crate) use self::{
 };
 use self::{metrics::Metrics, queue::Queue, routes::Service, spans::Spans, worker::Worker};
 
-/// Serves until a signal arrives, then drains. `ready` is called with the address before the first request; `idle` is done while none comes.
+/// Serves until a signal arrives, then drains. `ready` is called with the address before the first request; `idle` is
+/// done while none comes.
 ///
 /// # Errors
 /// [`ServeError`] when the address cannot be bound, or the reactor or the decoder fails.

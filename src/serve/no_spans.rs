@@ -1,4 +1,5 @@
-//! Spans of OpenTelemetry in a build without the feature `otel`: there are none. `spans.rs` says what each call records.
+//! Spans of OpenTelemetry in a build without the feature `otel`: there are none. `spans.rs` says what each call
+//! records.
 
 use std::{
     io::{self, Write},
@@ -26,7 +27,8 @@ impl Spans {
             // A closed stderr is no reason to end.
             let _ = writeln!(
                 io::stderr(),
-                "$OTEL_EXPORTER_OTLP_ENDPOINT asks for spans, which this build cannot send; build it with --features otel, or unset the variable"
+                "$OTEL_EXPORTER_OTLP_ENDPOINT asks for spans, which this build cannot send; build it with --features \
+                 otel, or unset the variable"
             );
         }
         Ok(Self)

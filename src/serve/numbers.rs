@@ -1,5 +1,5 @@
-//! The numbers of requests, in one table: what each may be, on which paths, and what it is where a request does not say. Those of
-//! sampling are the library's, as far as OpenAI has no others.
+//! The numbers of requests, in one table: what each may be, on which paths, and what it is where a request does not
+//! say. Those of sampling are the library's, as far as OpenAI has no others.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -25,7 +25,7 @@ const ALL: &[Endpoint] = &[Endpoint::Chat, Endpoint::Completions];
 const EXACT: f64 = (1_u64 << 53) as f64;
 /// Most answers to one prompt.
 const MOST_EACH: i128 = 4;
-/// Most log-probabilities beside a token's own, as OpenAI has it.
+/// Most log-probabilities in addition to a token's own, as OpenAI has it.
 const MOST_LOG_PROBS: i128 = 20;
 
 const fn integer(name: &'static str, [least, most]: [i128; 2], neutral: Option<i128>) -> Parameter {
@@ -172,8 +172,8 @@ impl Others {
     }
 }
 
-/// A value as a number of a parameter. A text is none, and neither is true or false. A number without a fraction is whole, however it is
-/// written: to JSON, and to OpenAI's published schema, 5.0 is the integer 5.
+/// A value as a number of a parameter. A text is none, and neither is true or false. A number without a fraction is
+/// whole, however it is written: to JSON, and to OpenAI's published schema, 5.0 is the integer 5.
 fn read(parameter: &Parameter, value: &Value) -> Result<Number, Refused> {
     let refused = || {
         let what = format!("expected {}, found {}", parameter.expected(), described(value));

@@ -21,8 +21,8 @@ pub(super) fn response() -> Response {
     let random = || RandomState::new().hash_one(0_u8);
     let nonce = format!("{:016x}{:016x}", random(), random());
     let policy = format!(
-        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; connect-src 'self'; base-uri \
-         'none'; form-action 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; connect-src \
+         'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
     let headers: [(HeaderName, &str); 5] = [
         (header::CONTENT_SECURITY_POLICY, &policy),

@@ -1,7 +1,8 @@
 //! Places for connections: what each client is doing, and who leaves when all places are taken.
 //!
-//! A client that sends a byte a second, or reads none of its answer, costs nothing but its place. So nobody is sent away for it before
-//! others wait for a place. Then the one that has kept the server waiting for the longest time leaves.
+//! A client that sends a byte a second, or reads none of its answer, costs nothing but its place. So nobody is sent
+//! away for it before others wait for a place. Then the one that has kept the server waiting for the longest time
+//! leaves.
 
 use std::{
     pin::Pin,
@@ -26,7 +27,8 @@ use tokio::{
 const GRACE: Duration = Duration::from_secs(1);
 /// How often a place is looked for while all are taken.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// Time for what can be answered at once after a client has ended its sending side: what takes longer has nobody who waits for it.
+/// Time for what can be answered at once after a client has ended its sending side: what takes longer has nobody who
+/// waits for it.
 const LEAVING: Duration = Duration::from_millis(10);
 /// How often a client is looked at that has sent more than its request.
 const LOOK_BEHIND: Duration = Duration::from_millis(100);
@@ -149,7 +151,8 @@ impl Client {
         self.asks_since.get() == Since::NEVER
     }
 
-    /// Waits until it has left during an answer: until it has ended its sending side, whatever it sent before that nobody has read.
+    /// Waits until it has left during an answer: until it has ended its sending side, whatever it sent before that
+    /// nobody has read.
     pub(super) async fn left(&self, reader: &OwnedReadHalf) {
         loop {
             let has_left = match reader.ready(Interest::READABLE).await {

@@ -124,7 +124,8 @@ impl Queue {
         state.waiting.len() + usize::from(state.answered.is_some()) > self.most
     }
 
-    /// Waits for the next request that is not cancelled; `None` when the queue is closed and empty. Marks the request before it as finished.
+    /// Waits for the next request that is not cancelled; `None` when the queue is closed and empty. Marks the request
+    /// before it as finished.
     pub(super) fn next(&self) -> Option<Job> {
         loop {
             match self.next_within(Duration::MAX) {

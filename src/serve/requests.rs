@@ -34,7 +34,8 @@ const MOST_STOP_BYTES: usize = 512;
 /// Tokens of a completion whose request has no `max_tokens`.
 const COMPLETION_TOKENS: usize = 16;
 
-/// The fields of a body, of either endpoint. Fields that OpenAI's clients send and that change nothing here are ignored.
+/// The fields of a body, of either endpoint. Fields that OpenAI's clients send and that change nothing here are
+/// ignored.
 #[derive(Debug, Deserialize)]
 struct Body {
     model: Option<String>,
@@ -148,11 +149,11 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         && (numbers.integer(&numbers::N) != Some(1)
             || body.stream_options.as_ref().is_some_and(|options| options.include_steps == Some(true)))
     {
-        let what = "expected one answer beside `tools` that may be called, without `include_steps`";
+        let what = "expected one answer with `tools` that may be called, without `include_steps`";
         return Err(Refused::field("tools", what));
     }
     if tools.is_some() && constraint.is_some() {
-        let what = "expected none beside `tools` that may be called, found one; set `tool_choice` to none";
+        let what = "expected none with `tools` that may be called, found one; set `tool_choice` to none";
         return Err(Refused::field("response_format", what));
     }
     if messages.is_empty() {
@@ -174,7 +175,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
             }
         };
     if tools.is_some() && log_probs.is_some() {
-        return Err(Refused::field("logprobs", "expected none beside `tools`, found some; leave one out"));
+        return Err(Refused::field("logprobs", "expected none with `tools`, found some; leave one out"));
     }
     let conversation = Conversation {
         variables: body.chat_template_kwargs.take().unwrap_or_default(),
@@ -434,10 +435,11 @@ mod tests {
 
     fn any_field() -> impl Strategy<Value = String> {
         let fields = "model messages prompt role content type text max_tokens max_completion_tokens temperature top_p \
-                      top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n best_of \
-                      stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice function name \
-                      arguments parameters tool_calls tool_call_id response_format schema echo suffix prefix \
-                      include_steps continue_final_message return_tokens_as_token_ids refusal reasoning_content 7";
+                      top_k min_p seed stop presence_penalty frequency_penalty repetition_penalty logit_bias n \
+                      best_of stream stream_options include_usage drafter logprobs top_logprobs tools tool_choice \
+                      function name arguments parameters tool_calls tool_call_id response_format schema echo suffix \
+                      prefix include_steps continue_final_message return_tokens_as_token_ids refusal \
+                      reasoning_content 7";
         prop::sample::select(fields.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 

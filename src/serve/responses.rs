@@ -1,5 +1,6 @@
-//! Requests of `/v1/responses`, translated into those of `/v1/chat/completions`: the same conversation, constraint and tools by the other
-//! names. What the endpoint has beside them needs stored responses or tools of the server, of which there are none.
+//! Requests of `/v1/responses`, translated into those of `/v1/chat/completions`: the same conversation, constraint and
+//! tools by the other names. What the endpoint has in addition needs stored responses or tools of the server, of which
+//! there are none.
 
 use std::fmt;
 
@@ -202,7 +203,8 @@ pub(super) fn renamed(refused: Refused) -> Refused {
     NAMES.into_iter().fold(refused, |refused, (chat, own)| refused.renamed(chat, own))
 }
 
-/// Refuses what only a server with stored responses or tools of its own can do, and fields that would change the answer elsewhere.
+/// Refuses what only a server with stored responses or tools of its own can do, and fields that would change the answer
+/// elsewhere.
 fn check(body: &ResponsesBody, fields: &[(String, Json)]) -> Result<(), Refused> {
     let is_set =
         |name: &str| fields.iter().any(|(field, value)| field == name && !matches!(value, Json::Null));

@@ -77,10 +77,10 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .merge(about::router())
         .merge(tokens::router())
         .fallback(|| async {
-            Refused::new(StatusCode::NOT_FOUND, "there is no such path; GET / lists those that there are")
+            Refused::new(StatusCode::NOT_FOUND, "unknown path; GET / lists the available paths")
         })
         .method_not_allowed_fallback(|| async {
-            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method: GET or POST")
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method; GET / lists the method of each path")
         })
         .with_state(Arc::clone(&service))
         .layer(guests::cors(&service.settings))
@@ -89,13 +89,13 @@ pub(super) fn router(service: Arc<Service>) -> Router {
 
 /// Response to a request past its deadline.
 pub(super) fn late() -> Refused {
-    let what = "the request's time is over; ask for fewer tokens, or serve with a longer --timeout";
+    let what = "the request exceeded its timeout; ask for fewer tokens, or serve with a longer --timeout";
     Refused::new(StatusCode::GATEWAY_TIMEOUT, what).with_code("deadline_exceeded")
 }
 
 /// Response to a request that a drain cut off, or that arrived during one.
 pub(super) fn drained() -> Refused {
-    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is ending; ask another, or later")
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down; retry later or elsewhere")
         .with_code("shutting_down")
 }
 
@@ -362,7 +362,7 @@ async fn model(
 ) -> Result<Response, Refused> {
     authorise(&service.settings, &headers)?;
     let Ok(Path(name)) = name else {
-        let what = "the model's name is not UTF-8; see /v1/models for the one that is served";
+        let what = "the model's name is not UTF-8; /v1/models lists the served model";
         return Err(Refused::new(StatusCode::NOT_FOUND, what).with_code("model_not_found"));
     };
     check_model(&service.settings, Some(&name))?;

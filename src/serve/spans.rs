@@ -1,8 +1,9 @@
 //! Spans of OpenTelemetry: one for each generating request, and in it the prefill and the decoding of each answer.
 //!
-//! They are recorded beside the metrics, a few times a request and never within a step, and sent by the SDK's own thread to where its variables
-//! say. A request that carries a W3C `traceparent` continues that trace. Attributes follow the semantic conventions for generative AI
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>) and, for latencies, vLLM. Without the feature `otel`, `no_spans.rs` stands here.
+//! They are recorded along with the metrics, a few times a request and never within a step, and sent by the SDK's own
+//! thread to where its variables say. A request that carries a W3C `traceparent` continues that trace. Attributes
+//! follow the semantic conventions for generative AI (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>) and, for
+//! latencies, vLLM. Without the feature `otel`, `no_spans.rs` stands here.
 
 use std::{
     io,

@@ -24,7 +24,8 @@ pub(super) enum ResponseFormat {
     },
 }
 
-/// `response_format` as it is sent. Its type is a field like the others: serde's own choice by a type would read numbers as floats.
+/// `response_format` as it is sent. Its type is a field like the others: serde's own choice by a type would read
+/// numbers as floats.
 #[derive(Debug, Deserialize)]
 struct FormatBody {
     r#type: FormatKind,
@@ -87,8 +88,8 @@ impl ResponseFormat {
     }
 }
 
-/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and makes their constraint. Takes a
-/// while: nothing for the reactor.
+/// Lays out tools for a template that knows none, finds out how the model writes the calls that a request may make, and
+/// makes their constraint. Takes a while: nothing for the reactor.
 pub(super) fn prepare(asked: &mut Asked, loaded: &Loaded) -> Result<Option<CallFormat>, Refused> {
     told_tools::lay_out(&mut asked.request.prompt, loaded)?;
     let Some(tools) = &asked.tools else { return Ok(None) };

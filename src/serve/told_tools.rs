@@ -1,5 +1,5 @@
-//! Tools for models whose chat template knows none: the conversation tells of them in Hermes' form, and has calls and results as text. And
-//! ids of calls for templates that are particular about them.
+//! Tools for models whose chat template knows none: the conversation tells of them in Hermes' form, and has calls and
+//! results as text. And ids of calls for templates that are particular about them.
 
 use yggc::engine::{Conversation, Json, Loaded, Message, Prompt, Role};
 
@@ -10,8 +10,8 @@ const WANTS_SHORT_IDS: &str = "id|length != 9";
 /// Characters of an id that they take.
 const SHORT_ID: usize = 9;
 
-/// Lays out what the template of a chat does not: its tools, calls and results. A template that knows tools is left to it, with ids that it
-/// takes.
+/// Lays out what the template of a chat does not: its tools, calls and results. A template that knows tools is left to
+/// it, with ids that it takes.
 pub(super) fn lay_out(prompt: &mut Prompt, loaded: &Loaded) -> Result<(), Refused> {
     let template = loaded.chat_template().map_err(Refused::from)?;
     if let (Prompt::Chat(conversation), Some(template)) = (prompt, template) {
@@ -112,11 +112,13 @@ fn call(call: &Json) -> String {
     format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
 
-/// Tells of the tools in the system's message, or where there is none in the user's first: not every template has a system.
+/// Tells of the tools in the system's message, or where there is none in the user's first: not every template has a
+/// system.
 fn tell(tools: &[Json], messages: &mut Vec<Message>) {
     let list: Vec<String> = tools.iter().map(Json::to_string).collect();
     let told = format!(
-        "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as JSON:\n\
+        "You can call these functions:\n<tools>\n{}\n</tools>\nTo call one, answer with its name and its arguments as \
+         JSON:\n\
          <tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{}}}}\n</tool_call>",
         list.join("\n")
     );

@@ -1,8 +1,8 @@
 //! Tool calls in the text of an answer, read while it arrives.
 //!
-//! The law: however the text is cut, the pieces are the same but for how text and arguments are cut. What looks like a call and is
-//! none is text: that of a function which may not be called, and one whose arguments are no object. `null` and no arguments at all are the
-//! empty object.
+//! The law: however the text is cut, the pieces are the same but for how text and arguments are cut. What looks like a
+//! call and is none is text: that of a function which may not be called, and one whose arguments are no object. `null`
+//! and no arguments at all are the empty object.
 
 use serde_json::{Value, json};
 use yggc::{engine::FinishReason, text::Tokenizer};
@@ -149,7 +149,8 @@ struct CallReader {
     place: Place,
     /// Text that is not decided yet.
     held: String,
-    /// What was read since the mark of a call, it and the space before it included, or behind the last call: text, if no call follows.
+    /// What was read since the mark of a call, it and the space before it included, or after the last call: text, if no
+    /// call follows.
     lead: String,
     calls: usize,
     has_text: bool,
@@ -159,7 +160,7 @@ struct CallReader {
 enum Place {
     /// In text.
     Text,
-    /// Behind the mark of a call, or behind a call, where another may begin.
+    /// After the mark of a call, or after a call, where another may begin.
     Between,
     /// In a call.
     Call(Call),
@@ -286,7 +287,7 @@ impl CallReader {
                     }
                 };
                 let read: String = self.held.drain(..read).collect();
-                // Behind a call that was told, what closes it and the space around it lay it out.
+                // After a call that was told, what closes it and the space around it lay it out.
                 let is_layout = self.lead.is_empty() && (is_over || read.trim().is_empty());
                 if !is_layout {
                     self.lead.push_str(&read);
@@ -409,7 +410,7 @@ impl Call {
         }
         let end = end.unwrap_or(self.text.len());
         let text = self.text[self.told..end.max(self.told)].trim_end();
-        // Space at the end may be behind the arguments.
+        // Space at the end may follow the arguments.
         if !text.is_empty() {
             out.push(Piece::Arguments { index, text: text.to_owned() });
             self.told += text.len();

@@ -81,7 +81,8 @@ enum Must {
 /// How a family writes calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallFormat {
-    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen, and models that are told of tools in this form.
+    /// `<tool_call>{"name": .., "arguments": ..}</tool_call>`: Hermes, Qwen, and models that are told of tools in this
+    /// form.
     Hermes,
     /// `{"name": .., "parameters": ..}`: Llama 3.
     Llama3,
@@ -156,7 +157,8 @@ impl CallFormat {
         let source = template.map(|template| template.source()).unwrap_or_default();
         let unknown = |found: &str| {
             let what = format!(
-                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3 or Mistral, found {found}; leave tools out"
+                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3 or Mistral, found \
+                 {found}; leave tools out"
             );
             Err(Refused::field("tools", what))
         };

@@ -37,7 +37,7 @@ pub(super) fn registry<'r>(all: &'r mut Registry, model: &str) -> &'r mut Regist
     all.sub_registry_with_labels(labels.into_iter().map(own))
 }
 
-/// Registers a metric by its name behind `vllm:`.
+/// Registers a metric by its name after `vllm:`.
 ///
 /// # Panics
 /// If the name has no help.

@@ -23,7 +23,8 @@ pub(super) const NONE: &str = "none";
 pub(super) struct Worker {
     /// Opened by the plan; also decodes plainly.
     planned: Engine,
-    /// Forces the drafter that was requested last. Engines share weights but have a cache each, so there are at most two.
+    /// Forces the drafter that was requested last. Engines share weights but have a cache each, so there are at most
+    /// two.
     forced: Option<(String, Engine)>,
     loaded: Arc<Loaded>,
     options: Arc<Options>,
@@ -96,7 +97,8 @@ impl Worker {
     }
 }
 
-/// Waits for the next request; `None` when the queue is closed and empty. Idle work is begun when none came for a while.
+/// Waits for the next request; `None` when the queue is closed and empty. Idle work is begun when none came for a
+/// while.
 fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
     let Some(Idle { after, work }) = idle else { return queue.next() };
     let job = match queue.next_within(*after) {

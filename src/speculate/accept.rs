@@ -16,7 +16,7 @@ pub struct Limits<'a> {
     pub ends: &'a [u32],
 }
 
-/// What the verifier says behind a row.
+/// What the verifier says after a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
     /// Its token.
@@ -85,7 +85,7 @@ impl Walk {
                 Ok(said) => said,
                 Err(error) if self.emitted.is_empty() => return Err(error),
                 Err(_) => {
-                    // The last emitted token is committed with the step that finds the token behind it.
+                    // The last emitted token is committed with the step that finds the token after it.
                     self.path.pop();
                     return Ok(());
                 }

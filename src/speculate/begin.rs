@@ -43,7 +43,7 @@ pub struct Begin<'a> {
     pub adjustment: &'a Adjustment,
     /// What the answer must be, at its beginning; `None` for anything.
     pub grammar: Option<&'a Matcher>,
-    /// How many log-probabilities are reported with each token beside its own; `None` for none at all.
+    /// How many log-probabilities are reported with each token in addition to its own; `None` for none at all.
     pub log_probs: Option<usize>,
     /// What is kept of the request before.
     pub reuse: Reuse,
@@ -183,7 +183,7 @@ impl Decoder {
     }
 }
 
-/// Runs what is not committed of the prompt, forward by forward; gives the logits behind it, or `None` if cancelled before.
+/// Runs what is not committed of the prompt, forward by forward; gives the logits after it, or `None` if cancelled before.
 fn prefill<'s>(
     session: &'s mut Session,
     prompt: &[u32],

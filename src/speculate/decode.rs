@@ -67,15 +67,15 @@ impl Decoder {
         Ok(self)
     }
 
-    /// The same decoder, with other steps of the same way behind longer contexts: policy and depths that are set from here on are this
+    /// The same decoder, with other steps of the same way at longer contexts: policy and depths that are set from here on are this
     /// range's. The drafter has to be made for the largest depth and verify width of all ranges, whose nodes may be more than the shape's;
     /// a schedule is set after them. Tokens are the same in every range.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] as [`new`](Self::new), [`SpeculateError::Schedule`] behind a schedule.
+    /// [`SpeculateError::Shape`] as [`new`](Self::new), [`SpeculateError::Schedule`] if a schedule is set.
     ///
     /// # Panics
-    /// If it does not begin behind the range before.
+    /// If it does not begin after the range before.
     pub fn with_range(mut self, range: StepRange) -> Result<Self, SpeculateError> {
         let way = &mut self.ways[self.current];
         way.push_range(range, &self.session)?;
@@ -241,7 +241,7 @@ impl Decoder {
         &self.session
     }
 
-    /// Overwrites what lies behind the committed keys and values with finite noise. Output must not change: a test of the law.
+    /// Overwrites what lies after the committed keys and values with finite noise. Output must not change: a test of the law.
     pub fn poison_scratch(&mut self, seed: u64) {
         self.session.poison_scratch(seed);
     }

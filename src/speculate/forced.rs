@@ -31,7 +31,7 @@ enum ForcedForward {
 }
 
 impl Step<'_> {
-    /// Emits the tokens that the grammar leaves no choice about, and draws the one behind them. `None` if there are none or so few that a
+    /// Emits the tokens that the grammar leaves no choice about, and draws the one after them. `None` if there are none or so few that a
     /// step with drafts is better.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Step<'_> {
         Ok(Some(StepReport { rows, accepted: certain }))
     }
 
-    /// Writes the tokens down that must follow, which the grammar accepts; their number. Each is asked for behind the one before,
+    /// Writes the tokens down that must follow, which the grammar accepts; their number. Each is asked for after the one before,
     /// since of one encoding only the first is certain.
     fn foresee(&mut self) -> Result<usize, SpeculateError> {
         let Self { sequence, storage, limits, .. } = self;
@@ -106,7 +106,7 @@ impl Step<'_> {
         self.sequence.sampler.begin_step();
     }
 
-    /// Runs the root and the forced tokens, and draws the token behind them unless the text `is_over`; the rows that were run. Where none can
+    /// Runs the root and the forced tokens, and draws the token after them unless the text `is_over`; the rows that were run. Where none can
     /// be drawn, the next step finds that again: what is emitted is as ever, and all of it but the last token committed.
     fn run_forced(&mut self, forward: ForcedForward, is_over: bool) -> Result<usize, SpeculateError> {
         let Self { session, sequence, storage, lap, .. } = self;

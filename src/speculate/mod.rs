@@ -9,7 +9,7 @@
 //! heads ahead, a step drafts what the next one begins with; that changes no tree. A device may grow the trees of a step, or
 //! verify, walk and commit by itself, with identical output. The temperature of a request may choose its drafter and shape, and
 //! its length the depth and rows of its steps.
-//! A request may have a grammar: its mask is a part of what the verifier says behind a row, so the walk asks for it along the accepted
+//! A request may have a grammar: its mask is a part of what the verifier says after a row, so the walk asks for it along the accepted
 //! path alone, one mask for every emitted token as in plain decoding. Such requests are walked by the host, from logits, and the grammar's
 //! work allocates.
 #![forbid(unsafe_code)]

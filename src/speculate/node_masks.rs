@@ -15,7 +15,7 @@ pub(super) struct NodeMasks {
     masks: Vec<Option<Mask>>,
     /// Rows, the likeliest first.
     order: Vec<usize>,
-    /// The root and the nodes behind it that the grammar has accepted, and those that it should.
+    /// The root and the nodes after it that the grammar has accepted, and those that it should.
     path: Vec<NodeId>,
     wanted: Vec<NodeId>,
 }
@@ -32,7 +32,7 @@ impl NodeMasks {
     }
 
     /// Computes the mask of the root, then those of the likeliest of `rows` as long as their forward `is_running`. The grammar ends where it
-    /// was, behind the root.
+    /// was, after the root.
     pub(super) fn prepare(
         &mut self,
         grammar: &mut Matcher,
@@ -69,7 +69,7 @@ impl NodeMasks {
             let Ok(mask) = grammar.take_mask() else { break };
             self.masks[row] = Some(mask);
         }
-        // What was stuck within the tree is not behind the root; a fault there is found again as above.
+        // What was stuck within the tree is not stuck at the root; a fault there is found again as above.
         let _ = grammar.rollback(self.path.len() - 1);
     }
 
@@ -90,7 +90,7 @@ impl NodeMasks {
         Some(())
     }
 
-    /// The mask behind a row's node, if it was computed.
+    /// The mask after a row's node, if it was computed.
     pub(super) fn take(&mut self, row: usize) -> Option<Mask> {
         self.masks.get_mut(row)?.take()
     }
@@ -120,7 +120,7 @@ mod tests {
         tree
     }
 
-    /// By node, the ids that the mask behind it allows, if it was computed while `polls` said that the forward runs; and the grammar at the end.
+    /// By node, the ids that the mask after it allows, if it was computed while `polls` said that the forward runs; and the grammar at the end.
     fn prepared(start: &Matcher, tree: &TokenTree, polls: usize) -> (Vec<Option<Vec<u32>>>, Matcher) {
         let rows: Vec<NodeId> = tree.nodes().collect();
         let mut grammar = start.clone();
@@ -150,7 +150,7 @@ mod tests {
             (1, "n", 0.5),
             (1, "na", 0.1),
             (2, "n", 0.2),
-            // The answer is complete with it, so there is no mask behind it.
+            // The answer is complete with it, so there is no mask after it.
             (1, "c", 0.4),
             // Not verified for its worth.
             (2, "na", 0.0),
@@ -161,7 +161,7 @@ mod tests {
         for (node, found) in all.iter().enumerate() {
             let has_none = node == 6 || node == 7;
             let expected = (!has_none).then(|| expected(&start, &tree, node));
-            assert_eq!(found, &expected, "behind node {node}");
+            assert_eq!(found, &expected, "after node {node}");
         }
         assert_eq!(after.tokens(), 0);
         let here = after.mask().unwrap();

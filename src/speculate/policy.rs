@@ -49,7 +49,7 @@ pub(super) struct DepthOfStep {
     pub(super) allowed: usize,
     /// As deep as pays.
     pub(super) chosen: usize,
-    /// Planned time that this saves beside the depth of the shape.
+    /// Planned time that this saves compared with the depth of the shape.
     pub(super) saved_us: f64,
 }
 

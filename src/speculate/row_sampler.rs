@@ -146,7 +146,7 @@ impl RowSampler {
         self.grammar.as_ref().is_some_and(Matcher::is_complete)
     }
 
-    /// Computes the mask of the next token, while a forward runs beside the host.
+    /// Computes the mask of the next token, while a forward runs in parallel with the host.
     pub(super) fn prepare_mask(&mut self) {
         if let Some(grammar) = &mut self.grammar
             && !grammar.is_complete()
@@ -189,7 +189,7 @@ impl RowSampler {
         self.sampler.draw(logits, position)
     }
 
-    /// The next token of the text, at `position`: of the row `[V]` behind all tokens that were drawn. A mask is applied to the adjusted row, so
+    /// The next token of the text, at `position`: of the row `[V]` after all tokens that were drawn. A mask is applied to the adjusted row, so
     /// that the filters renormalise over what is allowed: the mask that was `prepared` for this place, or one that is computed now.
     ///
     /// # Errors

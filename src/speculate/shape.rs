@@ -32,7 +32,7 @@ impl StepShape {
         self.depth * self.draft_width + 1
     }
 
-    /// Rows behind the committed prefix that steps write, for [`SessionOptions::tree_nodes`](crate::runtime::SessionOptions):
+    /// Rows after the committed prefix that steps write, for [`SessionOptions::tree_nodes`](crate::runtime::SessionOptions):
     /// the tree's, and one for each verified row where heads are drafted ahead.
     pub fn scratch_rows(&self, schedule: Schedule) -> usize {
         let heads = if schedule.drafts_ahead() { self.verify_width.min(self.tree_nodes()) } else { 0 };

@@ -67,7 +67,7 @@ pub struct Stats {
     pub accepted: u64,
     /// Tokens that the request's grammar left no choice about, emitted without being drafted or drawn.
     pub forced: u64,
-    /// Masks behind accepted nodes that were computed while the forward ran.
+    /// Masks after accepted nodes that were computed while the forward ran.
     pub masks_ahead: u64,
     /// Proposals whose head was drafted in the step before.
     pub heads_ahead: u64,
@@ -184,7 +184,7 @@ impl Stats {
         }
     }
 
-    /// Counts a step of `forced` tokens, and perhaps one that was drawn behind them.
+    /// Counts a step of `forced` tokens, and perhaps one that was drawn after them.
     pub(super) fn count_forced(&mut self, forced: usize, emitted: usize) {
         self.steps += 1;
         self.step_tokens += emitted as u64;

@@ -36,13 +36,13 @@ pub(super) struct StepStorage {
     /// The verified nodes, ascending.
     pub(super) rows: Vec<NodeId>,
     scratch: RowScratch,
-    /// The verifier's token behind each row, where it is known of all.
+    /// The verifier's token after each row, where it is known of all.
     pub(super) tokens: Vec<u32>,
     pub(super) walk: Walk,
     pub(super) offsets: Vec<u32>,
     /// Tokens that a grammar forces, or those of a path that it looks at.
     pub(super) forced: Vec<u32>,
-    /// What a grammar allows behind the verified nodes.
+    /// What a grammar allows after the verified nodes.
     pub(super) masks: NodeMasks,
 }
 

@@ -1,4 +1,4 @@
-//! The outcome of a finished step, for drafters that learn: the verified rows, the verifier's candidates behind each, the accepted
+//! The outcome of a finished step, for drafters that learn: the verified rows, the verifier's candidates after each, the accepted
 //! path.
 
 use crate::{
@@ -63,7 +63,7 @@ pub struct StepOutcome<'a> {
     pub emitted: usize,
 }
 
-/// The verifier's candidates behind the rows of a step, kept for a drafter that learns.
+/// The verifier's candidates after the rows of a step, kept for a drafter that learns.
 #[derive(Debug)]
 pub(super) struct VerifiedCandidates {
     /// Continuations of each row, 1 or more.

@@ -30,7 +30,7 @@ fn tree(root: u32, nodes: &[(usize, u32)]) -> TokenTree {
     tree
 }
 
-/// Verifies the nodes `rows` of a tree behind no prefix and walks it.
+/// Verifies the nodes `rows` of a tree without a prefix and walks it.
 fn walk(tree: &TokenTree, rows: &[usize], limits: Limits<'_>) -> Walk {
     let mut session = session(&set(&[8]), 50, 12);
     let rows: Vec<NodeId> = rows.iter().copied().map(NodeId::from_index).collect();

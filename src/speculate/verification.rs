@@ -1,4 +1,4 @@
-//! Verification: the verifier's tokens behind a step's rows, which nodes they accept, and the commit.
+//! Verification: the verifier's tokens after a step's rows, which nodes they accept, and the commit.
 //!
 //! However much of it the device does by itself, the tokens are the same. Of a tree that it has grown the device verifies the best nodes by
 //! the logarithms that it grew them by, which tell nodes apart that are worth the same to the host: what is verified may differ among
@@ -16,7 +16,7 @@ use super::{
 /// What a verification leaves for acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verification {
-    /// The verifier's token behind every row; the heads that follow from them are drafted, if that is asked.
+    /// The verifier's token after every row; the heads that follow from them are drafted, if that is asked.
     Tokens { heads_ahead: bool },
     /// The logits of every row: tokens are drawn along the path alone, since draws take long or depend on the path.
     Logits,
@@ -25,7 +25,7 @@ pub(super) enum Verification {
 }
 
 impl Step<'_> {
-    /// Verifies the selected rows: one forward, and behind it what the device does by itself.
+    /// Verifies the selected rows: one forward, and after it what the device does by itself.
     pub(super) fn verify_rows(&mut self) -> Result<Verification, SpeculateError> {
         let Self { session, way, sequence, storage, limits, lap, .. } = self;
         let StepStorage { tree, rows, tokens, masks, .. } = &mut **storage;
@@ -102,7 +102,7 @@ impl Step<'_> {
     /// Walks through the tree along the verifier's tokens, up to the limits.
     ///
     /// # Errors
-    /// [`SpeculateError::Grammar`] if the grammar allows no token behind the root.
+    /// [`SpeculateError::Grammar`] if the grammar allows no token after the root.
     pub(super) fn accept(&mut self, verification: Verification) -> Result<(), SpeculateError> {
         let Self { session, sequence, storage, limits, lap, .. } = self;
         let StepStorage { tree, rows, tokens, walk, masks, .. } = &mut **storage;
@@ -126,7 +126,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Commits the path and the tokens behind it.
+    /// Commits the path and the tokens after it.
     ///
     /// # Errors
     /// [`SpeculateError::Runtime`] if the device has failed: its results are invalid, and the sequence is unchanged.

@@ -69,7 +69,7 @@ impl Way {
         let before = self.newest().steps.from;
         assert!(steps.from > before, "ranges ascend: {} after {before}", steps.from);
         if self.schedule != Schedule::Plain {
-            let (expected, found) = ("ranges before it", "one behind it");
+            let (expected, found) = ("context ranges added before the schedule", "one added after it");
             return Err(SpeculateError::Schedule { schedule: self.schedule, expected, found });
         }
         let own = StepShape { depth: steps.depth, verify_width: steps.verify_width, ..self.shape };
@@ -93,7 +93,7 @@ impl Way {
         self.ranges.iter_mut().filter_map(|range| range.policy.as_mut()).for_each(PolicyState::restart);
     }
 
-    /// Goes to the range of a step behind `committed` tokens, with what the policy of the last one knows. Allocates nothing.
+    /// Goes to the range of a step after `committed` tokens, with what the policy of the last one knows. Allocates nothing.
     pub(super) fn enter(&mut self, committed: usize) {
         let to = self.ranges.partition_point(|range| range.steps.from <= committed) - 1;
         if to == self.at {
@@ -270,7 +270,7 @@ pub(super) fn way_for(ways: &[Way], sampling: &Sampling) -> usize {
     nearest(ways.iter().map(|way| way.temperature), planned_temperature(sampling))
 }
 
-/// Adds a way behind the others.
+/// Adds a way after the others.
 ///
 /// # Panics
 /// If its temperature is not above theirs.

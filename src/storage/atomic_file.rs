@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-/// Writes `content` to a temporary file beside `path`, flushes it to the disk and renames it over `path`.
+/// Writes `content` to a temporary file in the folder of `path`, flushes it to the disk and renames it over `path`.
 ///
-/// A process killed part way leaves `path` as it was and at most a stray `.NAME.PID.partial` beside it.
+/// A process killed part way leaves `path` as it was and at most a stray `.NAME.PID.partial` next to it.
 ///
 /// # Errors
-/// If the folder cannot be written; the temporary file is then removed. Where there is no room, the error says how much was needed
-/// and that `path` is as it was.
+/// If the folder cannot be written; the temporary file is then removed. Where there is no room, the error says how much
+/// was needed and that `path` is as it was.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` names no file", path.display()))
@@ -41,7 +41,8 @@ fn no_room(error: io::Error, needed: usize) -> io::Error {
         return error;
     }
     let what = format!(
-        "no room for its {needed} bytes ({error}); make room or choose another place; what was there before is unchanged"
+        "no room for its {needed} bytes ({error}); make room or choose another place; what was there before is \
+         unchanged"
     );
     io::Error::new(error.kind(), what)
 }

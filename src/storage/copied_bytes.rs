@@ -9,8 +9,8 @@ const MOST_THREADS: usize = 8;
 /// Each thread begins at a multiple of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A copy in huge pages, where the system grants them: a processor walks fewer page tables for it than for a mapped file, whose
-/// pages are small on most file systems.
+/// A copy in huge pages, where the system grants them: a processor walks fewer page tables for it than for a mapped
+/// file, whose pages are small on most file systems.
 pub struct CopiedBytes {
     map: Mmap,
 }

@@ -1,9 +1,10 @@
-//! Files that are read past the system's cache: what is read again and again in one order, and is larger than memory, is never found there.
+//! Files that are read past the system's cache: what is read again and again in one order, and is larger than memory,
+//! is never found there.
 
 use std::{fs::File, io, path::Path};
 
-/// Opens a file for reading; the answer says whether reads pass the cache by. Then they begin and end at multiples of a page, in the file and in
-/// memory. Where the file system does not offer it, reads go through the cache.
+/// Opens a file for reading; the answer says whether reads pass the cache by. Then they begin and end at multiples of a
+/// page, in the file and in memory. Where the file system does not offer it, reads go through the cache.
 ///
 /// # Errors
 /// What the system says if it refuses the file.

@@ -1,8 +1,9 @@
 //! Signals for failing files: reports `SIGBUS` and `SIGXFSZ` instead of dying silently.
 //!
-//! A page of a mapped file that is no longer there, because the file was cut short or its disk failed, is `SIGBUS` when it is
-//! touched; a write beyond a limit of the shell (`ulimit -f`) is `SIGXFSZ`. A program that calls [`tell_file_faults`] names the
-//! file and ends, or sees the write fail. The library never does so by itself: signals belong to the program.
+//! A page of a mapped file that is no longer there, because the file was cut short or its disk failed, is `SIGBUS` when
+//! it is touched; a write beyond a limit of the shell (`ulimit -f`) is `SIGXFSZ`. A program that calls
+//! [`tell_file_faults`] names the file and ends, or sees the write fail. The library never does so by itself: signals
+//! belong to the program.
 
 #[cfg(unix)]
 pub(super) use unix::NamedMap;
@@ -112,14 +113,16 @@ mod unix {
         };
         let slot = SLOTS.iter().find(inside)?;
         let (name, len) = (slot.name.load(Ordering::Relaxed), slot.name_len.load(Ordering::Relaxed));
-        // SAFETY: the faulting code borrows the map, so the map and its name live until the handler has ended the program.
+        // SAFETY: the faulting code borrows the map, so the map and its name live until the handler has ended the
+        // program.
         Some(unsafe { std::slice::from_raw_parts(name, len) })
     }
 
-    /// Installs the handlers. A lost page of a mapped file is then reported on stderr with the file's name, and the program exits with
-    /// code 3; a write beyond the shell's limit fails as on a full disk. Call it once, from `main`.
+    /// Installs the handlers. A lost page of a mapped file is then reported on stderr with the file's name, and the
+    /// program exits with code 3; a write beyond the shell's limit fails as on a full disk. Call it once, from `main`.
     pub fn tell_file_faults() {
-        // SAFETY: an action of zeroes is a valid one, which is filled below; the handler only calls what POSIX allows in handlers.
+        // SAFETY: an action of zeroes is a valid one, which is filled below; the handler only calls what POSIX allows
+        // in handlers.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = lost_page as *const () as usize;
@@ -131,8 +134,8 @@ mod unix {
         }
     }
 
-    /// The handler: reports the file and exits. A fault elsewhere is raised again when this returns, and then kills the program, since the
-    /// handler is installed for one signal.
+    /// The handler: reports the file and exits. A fault elsewhere is raised again when this returns, and then kills the
+    /// program, since the handler is installed for one signal.
     extern "C" fn lost_page(_signal: i32, info: *mut libc::siginfo_t, _context: *mut c_void) {
         // SAFETY: the system gives the handler the signal's information.
         let address = unsafe { (*info).si_addr() } as usize;

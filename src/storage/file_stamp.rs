@@ -8,10 +8,11 @@ use std::{
 /// Longest time that a file system gives two changes the same time.
 const CLOCK_TICK: Duration = Duration::from_secs(2);
 
-/// Which file it is, its length, and when the system saw it change. The time of the change is the system's own (`st_ctime`): no
-/// program sets it, so a file that was written into, replaced or cut has another stamp even if its length and its
-/// time of modification were put back. What a stamp cannot tell: a change in the same tick of the clock as the one
-/// before ([`is_settled`](Self::is_settled)), and one through a shared map that the system has not written back yet.
+/// Which file it is, its length, and when the system saw it change. The time of the change is the system's own
+/// (`st_ctime`): no program sets it, so a file that was written into, replaced or cut has another stamp even if its
+/// length and its time of modification were put back. What a stamp cannot tell: a change in the same tick of the clock
+/// as the one before ([`is_settled`](Self::is_settled)), and one through a shared map that the system has not written
+/// back yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
     device: u64,

@@ -48,8 +48,9 @@ pub enum StorageError {
     },
     /// Somebody wrote into the file.
     #[error(
-        "`{}` was changed while it was read: expected the {expected} bytes that were there at first, found {found} bytes \
-         written since; start again when its writer is done, and replace such files by renaming another over them",
+        "`{}` was changed while it was read: expected the {expected} bytes that were there at first, found {found} \
+         bytes written since; start again when its writer is done, and replace such files by renaming another over \
+         them",
         path.display()
     )]
     Changed {
@@ -125,8 +126,8 @@ impl MappedFile {
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), file, state, _named: named, map }) })
     }
 
-    /// Checks that the file has not changed since it was mapped. Call it after reading bytes that must be consistent. Costs a system call.
-    /// A change that keeps the length within one tick of the file system's clock goes unnoticed.
+    /// Checks that the file has not changed since it was mapped. Call it after reading bytes that must be consistent.
+    /// Costs a system call. A change that keeps the length within one tick of the file system's clock goes unnoticed.
     ///
     /// # Errors
     /// [`StorageError::Changed`] if somebody wrote into it, [`StorageError::Open`] if the system does not say.
@@ -140,18 +141,19 @@ impl MappedFile {
         Err(StorageError::Changed { path: path.clone(), expected: state.bytes, found: found.bytes })
     }
 
-    /// Asks the system to map the file in huge pages, as far as its file system can: for files that are read again and again. Advice only: the
-    /// bytes are the same if it is not followed.
+    /// Asks the system to map the file in huge pages, as far as its file system can: for files that are read again and
+    /// again. Advice only: the bytes are the same if it is not followed.
     pub fn ask_for_huge_pages(&self) {
         #[cfg(target_os = "linux")]
         let _ = self.inner.map.advise(memmap2::Advice::HugePage);
     }
 
-    /// Gives back the memory of what was read of the file; reading it again brings it back. For files that are read seldom where memory is
-    /// short.
+    /// Gives back the memory of what was read of the file; reading it again brings it back. For files that are read
+    /// seldom where memory is short.
     pub fn let_pages_go(&self) {
         #[cfg(unix)]
-        // SAFETY: the map is of a file, shared and never written through, so its bytes are the same when they are read again.
+        // SAFETY: the map is of a file, shared and never written through, so its bytes are the same when they are read
+        // again.
         let _ = unsafe { self.inner.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
     }
 

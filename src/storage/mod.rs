@@ -1,13 +1,14 @@
-//! Memory maps behind a safe interface: model files and corpus stores are read through [`MappedFile`]. Also
-//! files with a checked header ([`Seal`]), the free space of disks, threads that read files when idle, reads past the system's cache, and what is wrong with a JSON text.
+//! Memory maps with a safe interface: model files and corpus stores are read through [`MappedFile`]. Also files with a
+//! checked header ([`Seal`]), the free space of disks, threads that read files when idle, reads past the system's
+//! cache, and what is wrong with a JSON text.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
 //!
-//! **A file must not change while it is mapped.** Bytes written in place become visible, and reading a page beyond a new, shorter end
-//! raises `SIGBUS`. No program can exclude this on Unix. Three measures limit it. `yggc` writes every file under another name and renames
-//! it, so existing maps keep the old bytes; replace model files the same way. After reading related bytes a caller checks
-//! [`MappedFile::check_unchanged`]. A program that calls [`tell_file_faults`] exits with an error that names the file, instead of being
-//! killed.
+//! **A file must not change while it is mapped.** Bytes written in place become visible, and reading a page beyond a
+//! new, shorter end raises `SIGBUS`. No program can exclude this on Unix. Three measures limit it. `yggc` writes every
+//! file under another name and renames it, so existing maps keep the old bytes; replace model files the same way. After
+//! reading related bytes a caller checks [`MappedFile::check_unchanged`]. A program that calls [`tell_file_faults`]
+//! exits with an error that names the file, instead of being killed.
 
 mod atomic_file;
 mod copied_bytes;

@@ -1,5 +1,5 @@
-//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans and profiles deflated. Plans, profiles, skip
-//! states and saved n-grams are such files.
+//! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans and profiles deflated.
+//! Plans, profiles, skip states and saved n-grams are such files.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -156,7 +156,7 @@ impl Seal {
         }
         let read = decoder.get_ref().total_in();
         if read != payload.len() as u64 {
-            return Err(refused(format!("{} bytes behind them", payload.len() as u64 - read)));
+            return Err(refused(format!("{} bytes after them", payload.len() as u64 - read)));
         }
         options(whole.len() as u64).deserialize(&whole).map_err(|error| refused(error.to_string()))
     }

@@ -1,9 +1,9 @@
-//! How control tokens treat the white space beside them, for families whose GGUF files do not say it.
+//! How control tokens treat the white space next to them, for families whose GGUF files do not say it.
 //!
-//! A GGUF file has no place for `lstrip` and `rstrip` of added tokens. They are false in the published tokenizers of every family that
-//! [families.md](../../docs/families.md) lists but Phi's, so the rule recognises those, by the kind of tokenizer and by the control
-//! tokens of their chat format: a file keeps both where its name is changed. llama.cpp decides Phi 3 by the name of the model
-//! (`llama-vocab.cpp`), and knows no rule for Phi 4.
+//! A GGUF file has no place for `lstrip` and `rstrip` of added tokens. They are false in the published tokenizers of
+//! every family that [families.md](../../docs/families.md) lists but Phi's, so the rule recognises those, by the kind
+//! of tokenizer and by the control tokens of their chat format: a file keeps both where its name is changed. llama.cpp
+//! decides Phi 3 by the name of the model (`llama-vocab.cpp`), and knows no rule for Phi 4.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ struct Family {
     except: &'static [&'static str],
 }
 
-const BEHIND: Edges = Edges { strips_left: false, strips_right: true, is_word: false };
+const AFTER: Edges = Edges { strips_left: false, strips_right: true, is_word: false };
 const AROUND: Edges = Edges { strips_left: true, strips_right: true, is_word: false };
 
 const FAMILIES: [Family; 3] = [
@@ -33,7 +33,7 @@ const FAMILIES: [Family; 3] = [
         model: "llama",
         pre_tokenizer: "",
         controls: ["<|user|>", "<|assistant|>", "<|end|>"],
-        edges: BEHIND,
+        edges: AFTER,
         except: &["<unk>", "<s>", "<|endoftext|>"],
     },
     // Phi 4 mini.
@@ -41,7 +41,7 @@ const FAMILIES: [Family; 3] = [
         model: "gpt2",
         pre_tokenizer: "gpt-4o",
         controls: ["<|user|>", "<|assistant|>", "<|end|>"],
-        edges: BEHIND,
+        edges: AFTER,
         except: &["<|endoftext|>", "<|endofprompt|>"],
     },
     // Phi 4.

@@ -1,7 +1,9 @@
-//! Checks SentencePiece's table of characters (`precompiled_charsmap`) before the crate that applies it indexes with it.
+//! Checks SentencePiece's table of characters (`precompiled_charsmap`) before the crate that applies it indexes with
+//! it.
 //!
-//! The table is the length of a trie in bytes, the trie as a double array of 32-bit units, and the replacements, each ended by a zero
-//! byte (`Normalizer::EncodePrecompiledCharsMap` in SentencePiece's `normalizer.cc`; the units in Darts-clone's `darts.h`).
+//! The table is the length of a trie in bytes, the trie as a double array of 32-bit units, and the replacements, each
+//! ended by a zero byte (`Normalizer::EncodePrecompiledCharsMap` in SentencePiece's `normalizer.cc`; the units in
+//! Darts-clone's `darts.h`).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -36,7 +38,7 @@ pub(super) fn check(table: &[u8]) -> Result<(), TextError> {
     let units = word(0).ok_or_else(|| damaged("shorter than its header"))? / 4;
     let replacements = units.checked_mul(4).and_then(|bytes| table.get(4 + bytes..));
     let replacements = replacements.ok_or_else(|| damaged("shorter than its trie"))?;
-    let replacements = std::str::from_utf8(replacements).map_err(|_| damaged("not UTF-8 behind its trie"))?;
+    let replacements = std::str::from_utf8(replacements).map_err(|_| damaged("not UTF-8 after its trie"))?;
     if units == 0 {
         return Err(damaged("without a trie"));
     }

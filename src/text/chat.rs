@@ -72,8 +72,8 @@ pub struct Message {
     pub role: Role,
     /// Its text; nothing in it is a control token.
     pub content: String,
-    /// What else templates read of it, in order: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`. One of the names above takes
-    /// its place (`content` may be null).
+    /// What else templates read of it, in order: `tool_calls`, `tool_call_id`, `name`, `reasoning_content`. One of the
+    /// names above takes its place (`content` may be null).
     pub fields: Vec<(String, Json)>,
 }
 
@@ -93,8 +93,8 @@ pub enum GenerationPrompt {
     Omit,
 }
 
-/// Variables of a template beside those that every conversation has, in order, as an object in JSON. Other programs call them
-/// `chat_template_kwargs`.
+/// Variables of a template in addition to those that every conversation has, in order, as an object in JSON. Other
+/// programs call them `chat_template_kwargs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Json")]
 pub struct Variables(Vec<(String, Json)>);
@@ -146,7 +146,7 @@ pub struct Conversation {
     pub variables: Variables,
     /// Whether the model answers next.
     pub generation_prompt: GenerationPrompt,
-    /// What the model's turn begins with, behind the generation prompt; empty for nothing. The model continues it.
+    /// What the model's turn begins with, after the generation prompt; empty for nothing. The model continues it.
     pub opening: String,
     /// The local time, for templates that print a date; without it they have no clock.
     pub now: Option<NaiveDateTime>,
@@ -192,8 +192,9 @@ pub(super) enum Place {
 impl Tokenizer {
     /// The tokens of a conversation laid out by the model's template.
     ///
-    /// Control tokens come from the template alone: a message or tool that spells one, alone or together with adjacent template
-    /// text, stays text. Text between two control tokens is encoded in one piece, whether from a message or the template. No BOS token is added; a template that wants one prints it.
+    /// Control tokens come from the template alone: a message or tool that spells one, alone or together with adjacent
+    /// template text, stays text. Text between two control tokens is encoded in one piece, whether from a message or
+    /// the template. No BOS token is added; a template that wants one prints it.
     ///
     /// # Errors
     /// [`TextError::Render`] if the template refuses the conversation or fails on it.

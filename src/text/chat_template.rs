@@ -21,16 +21,16 @@ const BYTES_PER_BYTE: u64 = 64;
 /// Most bytes of a rendering beyond eight times those of the conversation.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
-/// Stack of the thread that compiles and renders. The deepest and widest template within the limits takes less than half of it
-/// without optimisation (`templates_fit_half_of_the_stack`).
+/// Stack of the thread that compiles and renders. The deepest and widest template within the limits takes less than
+/// half of it without optimisation (`templates_fit_half_of_the_stack`).
 pub(super) const STACK_BYTES: usize = 4 << 20;
 
-/// A compiled chat template, rendered as Hugging Face renders it: `trim_blocks`, `lstrip_blocks`, loop controls, generation blocks,
-/// Python's string methods and `tojson`, `raise_exception`, `strftime_now` where the conversation has a clock, and `documents` set to
-/// none, as are `tools` where there are none.
+/// A compiled chat template, rendered as Hugging Face renders it: `trim_blocks`, `lstrip_blocks`, loop controls,
+/// generation blocks, Python's string methods and `tojson`, `raise_exception`, `strftime_now` where the conversation
+/// has a clock, and `documents` set to none, as are `tools` where there are none.
 ///
-/// A template is untrusted: instructions, nesting, output, and what it makes, copies and compares are limited, it runs on a stack of
-/// its own, and it reaches no file and no other template.
+/// A template is untrusted: instructions, nesting, output, and what it makes, copies and compares are limited, it runs
+/// on a stack of its own, and it reaches no file and no other template.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
@@ -122,7 +122,8 @@ fn variables(conversation: &Conversation, bos: &str, eos: &str, budget: Budget) 
     Value::from(values)
 }
 
-/// A message as a template sees it. Reasoning goes by each of its usual names, as in transformers (`_alias_reasoning_fields`).
+/// A message as a template sees it. Reasoning goes by each of its usual names, as in transformers
+/// (`_alias_reasoning_fields`).
 fn message(message: &Message) -> Value {
     let mut entries: Vec<(&str, Value)> = vec![
         ("role", Value::from(message.role.as_str())),

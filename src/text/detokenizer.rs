@@ -31,7 +31,7 @@ pub struct Detokenizer {
 pub(super) enum Begin {
     /// At the beginning of a text: a space that the vocabulary puts there is left out.
     Text,
-    /// Behind a prompt: a space there is a space.
+    /// After a prompt: a space there is a space.
     Middle,
 }
 

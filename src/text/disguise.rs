@@ -1,12 +1,12 @@
 //! Keeps text of messages from being read as control tokens of the template.
 //!
 //! Before a template lays a conversation out, some characters of the messages are replaced by stand-ins: private-use
-//! characters that occur nowhere in the conversation, the template or a control token. Afterwards the layout is cut at the
-//! control tokens, and the stand-ins in the pieces of text are turned back. Replaced are
+//! characters that occur nowhere in the conversation, the template or a control token. Afterwards the layout is cut at
+//! the control tokens, and the stand-ins in the pieces of text are turned back. Replaced are
 //!
 //! - the first character of every control token that a message spells, so that none is found within a message;
 //! - the first and the last character of a message, of its white space and of what is left when the template trims it,
-//!   where they could form a control token with the template's text beside them.
+//!   where they could form a control token with the template's text next to them.
 //!
 //! One character stands for one, so trimming, searching and cutting work on a disguised message as on the original
 //! unless they look for just those characters. A template that rewrites the text of a message (changes its case, joins
@@ -81,8 +81,8 @@ fn is_stand_in(character: &char) -> bool {
     STAND_INS.iter().any(|range| range.contains(character))
 }
 
-/// The places in `content`, in bytes, of the characters to replace. Keys, and values that are names, are what templates look for: only
-/// whole control tokens are replaced in them.
+/// The places in `content`, in bytes, of the characters to replace. Keys, and values that are names, are what templates
+/// look for: only whole control tokens are replaced in them.
 fn exposed(place: Place, content: &str, controls: &Matcher) -> BTreeSet<usize> {
     let mut places: BTreeSet<usize> =
         (0..content.len()).filter(|&at| controls.match_at(content, at).is_some()).collect();

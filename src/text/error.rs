@@ -6,8 +6,9 @@
 pub enum TextError {
     /// The model file's tokenizer is of a kind that we do not know.
     #[error(
-        "the model's tokenizer is of kind `{found}`, but only `gpt2` (byte-level BPE), `llama` (SentencePiece BPE) and `t5` (Unigram) \
-         are supported: use a model with such a tokenizer, or the Hugging Face folder if it has one in tokenizer.json"
+        "the model's tokenizer is of kind `{found}`, but only `gpt2` (byte-level BPE), `llama` (SentencePiece BPE) \
+         and `t5` (Unigram) are supported: use a model with such a tokenizer, or the Hugging Face folder if it has \
+         one in tokenizer.json"
     )]
     UnsupportedModel {
         /// The kind the file names.
@@ -104,7 +105,8 @@ pub enum TextError {
     },
     /// Some text would have no token.
     #[error(
-        "the vocabulary has neither an unknown token nor tokens for all bytes ({byte:#04x} is missing): the file is damaged"
+        "the vocabulary has neither an unknown token nor tokens for all bytes ({byte:#04x} is missing): the file is \
+         damaged"
     )]
     NoUnknownToken {
         /// The first byte without a token.

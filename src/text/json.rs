@@ -1,5 +1,5 @@
-//! JSON whose objects keep their order and whose numbers keep their digits: templates print tools as they were defined, and schemas
-//! hold to the last digit.
+//! JSON whose objects keep their order and whose numbers keep their digits: templates print tools as they were defined,
+//! and schemas hold to the last digit.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,5 @@
-//! The checked vocabulary: bytes and kind of each id, and the strings that are found in text before it is cut into words.
+//! The checked vocabulary: bytes and kind of each id, and the strings that are found in text before it is cut into
+//! words.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Finds fixed strings in text: at the leftmost place, the longest of them. A string may take the white space beside it along, or stand
-//! for whole words only (`lstrip`, `rstrip` and `single_word` of Hugging Face's added tokens).
+//! Finds fixed strings in text: at the leftmost place, the longest of them. A string may take the white space next to
+//! it along, or stand for whole words only (`lstrip`, `rstrip` and `single_word` of Hugging Face's added tokens).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,9 +14,9 @@ static WORD: LazyLock<SysRegex> = LazyLock::new(|| SysRegex::new(r"\w").expect("
 pub(super) struct Edges {
     /// White space before belongs to it.
     pub(super) strips_left: bool,
-    /// White space behind belongs to it.
+    /// White space after it belongs to it.
     pub(super) strips_right: bool,
-    /// No part of a word is beside it.
+    /// No part of a word is next to it.
     pub(super) is_word: bool,
 }
 
@@ -108,7 +108,7 @@ impl Matcher {
     }
 }
 
-/// Whether no part of a word is beside the place in `text`.
+/// Whether no part of a word is next to the place in `text`.
 fn stands_alone(text: &str, start: usize, end: usize) -> bool {
     let is_word = |character: Option<char>| {
         character.is_some_and(|it| WORD.find_iter(it.encode_utf8(&mut [0; 4])).next().is_some())

@@ -5,14 +5,14 @@
 //! time; a [`ChatTemplate`] formats a conversation as the model was trained to read it.
 //!
 //! Invariants:
-//! - Byte-pair encodings over bytes or SentencePiece's marks, and Unigram, are accepted, with the steps of the `tokenizers` crate. A
-//!   vocabulary, pre-tokenizer or setting that is not known exactly is refused: a nearly right tokenizer would silently degrade every
-//!   answer.
+//! - Byte-pair encodings over bytes or SentencePiece's marks, and Unigram, are accepted, with the steps of the
+//!   `tokenizers` crate. A vocabulary, pre-tokenizer or setting that is not known exactly is refused: a nearly right
+//!   tokenizer would silently degrade every answer.
 //! - Text encoded as [`Special::Literal`] never yields a control token, and neither does the text of a message of a
 //!   conversation ([`Tokenizer::encode_chat`]).
-//! - `decode(encode(text)) == text`, except for bytes the vocabulary has no token for
-//!   ([`Tokenizer::missing_bytes`]), characters that become the unknown token, `▁` in SentencePiece vocabularies, and what the
-//!   tokenizer's own normalisation changes.
+//! - `decode(encode(text)) == text`, except for bytes the vocabulary has no token for ([`Tokenizer::missing_bytes`]),
+//!   characters that become the unknown token, `▁` in SentencePiece vocabularies, and what the tokenizer's own
+//!   normalisation changes.
 //! - For every way of cutting a token sequence, a detokenizer's output joined together equals
 //!   [`Tokenizer::decode`] of the whole.
 //! - Vocabularies, tokenizer files and templates are untrusted: they give errors, never panics.

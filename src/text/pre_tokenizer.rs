@@ -1,7 +1,7 @@
 //! The rules that cut text into words before merging, by the names that GGUF files give them.
 //!
-//! Each is the pre-tokenizer of the Hugging Face tokenizers that llama.cpp knows by the name (`tokenizer.ggml.pre`, decided in its
-//! `llama-vocab.cpp`).
+//! Each is the pre-tokenizer of the Hugging Face tokenizers that llama.cpp knows by the name (`tokenizer.ggml.pre`,
+//! decided in its `llama-vocab.cpp`).
 
 use tokenizers::normalizers::{NFC, NormalizerWrapper};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -62,7 +62,7 @@ const UPPER: &str = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]";
 const LOWER: &str = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]";
 const BEFORE: &str = r"[^\r\n\p{L}\p{N}]?";
 
-/// White space, its last character left to the word behind.
+/// White space, its last character left to the word after it.
 const SPACES: &str = r"\s*[\r\n]+|\s+(?!\S)|\s+";
 
 impl Rules {
@@ -139,7 +139,7 @@ fn with_marks() -> String {
     format!(r"{ENDINGS}|{BEFORE}[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{SPACES}")
 }
 
-/// Words as GPT-4o and Tekken cut them: a letter of upper case behind one of lower case begins a word.
+/// Words as GPT-4o and Tekken cut them: a letter of upper case after one of lower case begins a word.
 fn cased(number: &str, endings: &str) -> String {
     format!(
         r"{BEFORE}{UPPER}*{LOWER}+{endings}|{BEFORE}{UPPER}+{LOWER}*{endings}|{number}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{SPACES}"

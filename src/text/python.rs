@@ -10,13 +10,13 @@ struct Layout<'b> {
     budget: &'b Budget,
     indent: Option<String>,
     between: String,
-    behind_key: String,
+    after_key: String,
     sort_keys: bool,
     ascii: bool,
 }
 
-/// The filter `tojson` of transformers (`tojson` in `chat_template_utils.py`): no escapes for HTML, spaces behind commas and colons, keys in
-/// their order.
+/// The filter `tojson` of transformers (`tojson` in `chat_template_utils.py`): no escapes for HTML, spaces after commas
+/// and colons, keys in their order.
 ///
 /// # Errors
 /// A value that is no JSON, or one that the budget is too small for.
@@ -29,9 +29,9 @@ pub(super) fn to_json(budget: &Budget, value: &Value, options: Kwargs) -> Result
             None => " ".repeat(usize::try_from(i64::try_from(value)?).unwrap_or(0).min(64)),
         }),
     };
-    let (between, behind_key) = match options.get::<Option<Vec<String>>>("separators")? {
+    let (between, after_key) = match options.get::<Option<Vec<String>>>("separators")? {
         Some(parts) => match <[String; 2]>::try_from(parts) {
-            Ok([between, behind_key]) => (between, behind_key),
+            Ok([between, after_key]) => (between, after_key),
             Err(_) => return Err(invalid("separators must be two strings")),
         },
         None => ((if indent.is_some() { "," } else { ", " }).to_owned(), ": ".to_owned()),
@@ -40,7 +40,7 @@ pub(super) fn to_json(budget: &Budget, value: &Value, options: Kwargs) -> Result
     let ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
     options.assert_all_used()?;
     let mut text = String::new();
-    Layout { budget, indent, between, behind_key, sort_keys, ascii }.write(value, 0, &mut text)?;
+    Layout { budget, indent, between, after_key, sort_keys, ascii }.write(value, 0, &mut text)?;
     Ok(text)
 }
 
@@ -55,7 +55,7 @@ impl Layout<'_> {
         }
         // Six bytes for a control character, and what is between values.
         let inside = value.as_str().map_or(value.len().unwrap_or(0).saturating_mul(16), str::len);
-        self.budget.charge((32 + inside as u64).saturating_mul(6) + self.beside(depth))?;
+        self.budget.charge((32 + inside as u64).saturating_mul(6) + self.layout_bytes(depth))?;
         match value.kind() {
             ValueKind::None => text.push_str("null"),
             ValueKind::Bool => text.push_str(if value.is_true() { "true" } else { "false" }),
@@ -77,7 +77,7 @@ impl Layout<'_> {
                 self.list(keys.len(), ['{', '}'], depth, text, |at, text| {
                     let key = &keys[at];
                     self.string(&key.as_str().map_or_else(|| key.to_string(), str::to_owned), text);
-                    text.push_str(&self.behind_key);
+                    text.push_str(&self.after_key);
                     self.write(&value.get_item(key)?, depth + 1, text)
                 })?;
             }
@@ -86,10 +86,10 @@ impl Layout<'_> {
         Ok(())
     }
 
-    /// Bytes that are written beside a value so deep.
-    fn beside(&self, depth: usize) -> u64 {
+    /// Bytes that lay out a value so deep: indentation and separators.
+    fn layout_bytes(&self, depth: usize) -> u64 {
         let indent = self.indent.as_ref().map_or(0, |indent| indent.len().saturating_mul(depth + 2));
-        (indent + self.between.len() + self.behind_key.len()) as u64
+        (indent + self.between.len() + self.after_key.len()) as u64
     }
 
     fn list(
@@ -160,7 +160,8 @@ fn number(value: &Value) -> String {
     format!("{float:?}")
 }
 
-/// `source` with the blocks `{% generation %}` (they mark what a model is trained on) as blocks that only have a scope of their own.
+/// `source` with the blocks `{% generation %}` (they mark what a model is trained on) as blocks that only have a scope
+/// of their own.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut text = String::with_capacity(source.len());
     let mut rest = source;
@@ -168,14 +169,14 @@ pub(super) fn without_generation_tags(source: &str) -> String {
         let (before, tag) = rest.split_at(at);
         text.push_str(before);
         let length = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, behind) = tag.split_at(length);
+        let (tag, after) = tag.split_at(length);
         let name = tag.trim_start_matches("{%").trim_end_matches("%}");
         match name.trim_matches(['-', '+']).trim() {
             "generation" => text.push_str(&tag.replacen("generation", "with", 1)),
             "endgeneration" => text.push_str(&tag.replacen("endgeneration", "endwith", 1)),
             _ => text.push_str(tag),
         }
-        rest = behind;
+        rest = after;
     }
     text.push_str(rest);
     text

@@ -12,8 +12,8 @@ use super::{TextError, charsmap};
 /// Stands for a space in pieces.
 pub(super) const MARK: char = '▁';
 
-/// The steps of a byte-pair model: spaces become marks, and a mark is put before every piece of text between special tokens if the
-/// vocabulary wants a `space_prefix`.
+/// The steps of a byte-pair model: spaces become marks, and a mark is put before every piece of text between special
+/// tokens if the vocabulary wants a `space_prefix`.
 pub(super) fn merging_steps(space_prefix: bool) -> Steps {
     let marks: NormalizerWrapper = Replace::new(" ", MARK.to_string()).expect("a string is a pattern").into();
     let normalizer = if space_prefix {
@@ -53,8 +53,8 @@ pub(super) fn unigram_steps(
 
 /// The merges that make every piece out of two others, the piece of the highest score first.
 ///
-/// Ties are ordered as transformers orders them (`generate_merges` in `convert_slow_tokenizer.py`): longer first parts, then longer
-/// second parts, then lower ids.
+/// Ties are ordered as transformers orders them (`generate_merges` in `convert_slow_tokenizer.py`): longer first parts,
+/// then longer second parts, then lower ids.
 pub(super) fn merges_by_score(pieces: &[(u32, &str)], scores: &[f32]) -> Vec<(String, String)> {
     struct Merge<'p> {
         score: f32,

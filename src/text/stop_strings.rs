@@ -11,9 +11,9 @@ pub enum Heard<'a> {
 
 /// Finds stop strings in a text that arrives in pieces, and holds back text that may be the beginning of one.
 ///
-/// Law: however a text is cut into pieces, the output joined together is the same: the text before the stop string that ends
-/// first, the longest of those that end there. The time of a push grows with the number of stop strings and of held-back bytes; at most
-/// one byte less than the longest stop string is held back.
+/// Law: however a text is cut into pieces, the output joined together is the same: the text before the stop string that
+/// ends first, the longest of those that end there. The time of a push grows with the number of stop strings and of
+/// held-back bytes; at most one byte less than the longest stop string is held back.
 #[derive(Debug, Clone, Default)]
 pub struct StopStrings {
     stops: Vec<String>,

@@ -95,7 +95,8 @@ fn texts() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
         4 => any::<char>().prop_map(String::from),
         3 => prop::sample::select(vec![
-            "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<tool call>", "<|im_", "start|>", "end|>", "|>",
+            "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<tool call>", "<|im_", "start|>", "end|>",
+            "|>",
             ">", "<", "<|", "hello", " the", " world", "123", "\n\n", "   ", "é", "🦙", "'s", "\u{F0000}", "\u{301}",
         ]).prop_map(String::from),
     ];

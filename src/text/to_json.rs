@@ -9,7 +9,8 @@ use super::words::ModelParts;
 use super::{TextError, TokenKind, Tokenizer, Vocabulary};
 
 impl Vocabulary {
-    /// The `tokenizer.json` of the same tokenizer: as [`Special::Parse`](super::Special::Parse) encodes, with no token put before a text.
+    /// The `tokenizer.json` of the same tokenizer: as [`Special::Parse`](super::Special::Parse) encodes, with no token
+    /// put before a text.
     ///
     /// # Errors
     /// As [`Tokenizer::from_vocabulary`].
@@ -41,7 +42,8 @@ impl Vocabulary {
                     used.map(|(id, text)| (text.clone(), id.into())).collect();
                 json!({"type": "BPE", "dropout": null, "unk_token": unknown.map(|id| &tokens[id as usize]),
                        "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": fuse_unknown,
-                       "byte_fallback": byte_fallback, "ignore_merges": ignore_merges, "vocab": vocab, "merges": merges})
+                       "byte_fallback": byte_fallback, "ignore_merges": ignore_merges, "vocab": vocab,
+                       "merges": merges})
             }
             ModelParts::Unigram { scores, byte_fallback } => {
                 let vocab: Vec<(&String, f64)> = tokens.iter().zip(scores).collect();

@@ -39,7 +39,7 @@ pub enum Special {
     Literal,
 }
 
-/// A model's tokenizer. Immutable; share it between threads behind a reference or an [`Arc`].
+/// A model's tokenizer. Immutable; share it between threads by a reference or an [`Arc`].
 ///
 /// ```
 /// use yggc::text::{Special, TokenKind, Tokenizer, Vocabulary};
@@ -238,7 +238,8 @@ impl Tokenizer {
         ids
     }
 
-    /// The tokens of `text` as [`encode`](Self::encode) gives those of [literal](Special::Literal) text, but behind other text: no space is put before it.
+    /// The tokens of `text` as [`encode`](Self::encode) gives those of [literal](Special::Literal) text, but as a
+    /// continuation of other text: no space is put before it.
     #[must_use]
     pub fn encode_continuation(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
@@ -246,8 +247,8 @@ impl Tokenizer {
         ids
     }
 
-    /// Appends the ids of `text`, whose control tokens are parsed; `literal` appends those of what is between them, and is told
-    /// whether it begins the text.
+    /// Appends the ids of `text`, whose control tokens are parsed; `literal` appends those of what is between them, and
+    /// is told whether it begins the text.
     pub(super) fn push_pieces(
         &self,
         text: &str,
@@ -306,8 +307,8 @@ impl Tokenizer {
         Detokenizer::new(Arc::clone(&self.lexicon), Begin::Middle)
     }
 
-    /// The bytes that token `id` adds to a text, perhaps a part of a character; none for a control token. `None` outside the
-    /// vocabulary.
+    /// The bytes that token `id` adds to a text, perhaps a part of a character; none for a control token. `None`
+    /// outside the vocabulary.
     #[must_use]
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.lexicon.text_bytes(id)
@@ -329,8 +330,8 @@ impl Tokenizer {
         self.lexicon.len()
     }
 
-    /// The first id with another text in `other`; `None` if all ids agree. Ids that are missing or unused have no text, so
-    /// two such ids agree.
+    /// The first id with another text in `other`; `None` if all ids agree. Ids that are missing or unused have no text,
+    /// so two such ids agree.
     #[must_use]
     pub fn first_difference(&self, other: &Tokenizer) -> Option<TokenDifference> {
         let meaning = |tokenizer: &Tokenizer, id| -> Option<Vec<u8>> {
@@ -370,8 +371,8 @@ impl Tokenizer {
         self.add_bos
     }
 
-    /// The tokens after which generation ends, ascending: [`Tokenizer::eos`], and every control token that goes by
-    /// one of the usual names of an end of turn or text (`<|im_end|>`, `<|eot_id|>`, `<|endoftext|>` and the like). Chat
+    /// The tokens after which generation ends, ascending: [`Tokenizer::eos`], and every control token that goes by one
+    /// of the usual names of an end of turn or text (`<|im_end|>`, `<|eot_id|>`, `<|endoftext|>` and the like). Chat
     /// models often end a turn with another token than the one their file names.
     #[must_use]
     pub fn end_ids(&self) -> &[u32] {
@@ -465,7 +466,7 @@ fn build_model(
             if scores.iter().any(|score| !score.is_finite()) {
                 return Err(TextError::BadScores { tokens: tokens.len(), scores: scores.len() });
             }
-            // Added tokens behind the pieces have no score; they and control tokens are no pieces.
+            // Added tokens after the pieces have no score; they and control tokens are no pieces.
             let scores = scores.into_iter().chain(std::iter::repeat(0.0));
             let pieces = tokens.iter().zip(scores).map(|(text, score)| {
                 (if spelled.contains_key(text) { text.clone() } else { String::new() }, score)

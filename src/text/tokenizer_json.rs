@@ -1,7 +1,7 @@
 //! Reads Hugging Face `tokenizer.json`.
 //!
-//! Steps before and behind the model are read as the `tokenizers` crate's own types. Vocabulary, merges and added tokens are read here,
-//! because the crate hides what occurs twice; they are checked and built like a GGUF's.
+//! Steps before and after the model are read as the `tokenizers` crate's own types. Vocabulary, merges and added tokens
+//! are read here, because the crate hides what occurs twice; they are checked and built like a GGUF's.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,8 +31,8 @@ impl Tokenizer {
     /// A tokenizer from the bytes of a `tokenizer.json` and the fields of its `tokenizer_config.json`.
     ///
     /// # Errors
-    /// Not JSON of that form, a model other than BPE and Unigram, a decoder that is neither byte-level nor SentencePiece's, and every
-    /// inconsistency in the data.
+    /// Not JSON of that form, a model other than BPE and Unigram, a decoder that is neither byte-level nor
+    /// SentencePiece's, and every inconsistency in the data.
     pub fn from_json(bytes: &[u8], config: &TokenizerConfig) -> Result<Self, TextError> {
         let outline: Outline = parse(bytes)?;
         let kind = outline.model.kind.as_deref().unwrap_or("BPE");
@@ -140,7 +140,8 @@ fn check_tables(normalizer: &Value) -> Result<(), TextError> {
     Ok(())
 }
 
-/// How tokens spell text, by what the decoder makes of two tokens in each spelling; without one, by what the steps make of a text.
+/// How tokens spell text, by what the decoder makes of two tokens in each spelling; without one, by what the steps make
+/// of a text.
 fn spelling(decoder: Option<Value>, steps: &Steps) -> Result<Spelling, TextError> {
     let supported = "ByteLevel, or SentencePiece's marks";
     let Some(decoder) = step::<DecoderWrapper>("decoder", decoder)? else {
@@ -261,7 +262,8 @@ fn added_tokens(added: &[AddedToken]) -> Result<BTreeMap<u32, (&str, TokenKind)>
     Ok(kinds)
 }
 
-/// How added tokens are found in text. One that is sought in normalised text stays as it is where normalising does not change it.
+/// How added tokens are found in text. One that is sought in normalised text stays as it is where normalising does not
+/// change it.
 fn searches(added: &[AddedToken], steps: &Steps) -> BTreeMap<u32, Search> {
     let search = |token: &AddedToken| Search {
         edges: Edges { strips_left: token.lstrip, strips_right: token.rstrip, is_word: token.single_word },

@@ -6,7 +6,8 @@ use super::TextError;
 /// checks it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vocabulary {
-    /// `tokenizer.ggml.model`: the kind of tokenizer; `gpt2` is byte-level BPE, `llama` SentencePiece's BPE, `t5` its Unigram.
+    /// `tokenizer.ggml.model`: the kind of tokenizer; `gpt2` is byte-level BPE, `llama` SentencePiece's BPE, `t5` its
+    /// Unigram.
     pub model: String,
     /// `tokenizer.ggml.tokens`: each token's text in the file's spelling, by id.
     pub tokens: Vec<String>,
@@ -26,7 +27,8 @@ pub struct Vocabulary {
     pub unknown: Option<u32>,
     /// `tokenizer.ggml.padding_token_id`.
     pub padding: Option<u32>,
-    /// `tokenizer.ggml.add_bos_token`; without it the pre-tokenizer's default applies (`llama-bpe` and `llama` add one).
+    /// `tokenizer.ggml.add_bos_token`; without it the pre-tokenizer's default applies (`llama-bpe` and `llama` add
+    /// one).
     pub add_bos: Option<bool>,
     /// `tokenizer.ggml.add_space_prefix`: whether SentencePiece puts a space before a text; without it, `llama` does.
     pub add_space_prefix: Option<bool>,

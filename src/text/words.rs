@@ -1,7 +1,7 @@
 //! From text without special tokens to ids: normalisation, division into words, the model of words.
 //!
-//! The three steps are the `tokenizers` crate's own. Special tokens are cut out before, because what counts as one depends on who says
-//! it ([`Special`](super::Special), [`Tokenizer::encode_chat`](super::Tokenizer::encode_chat)).
+//! The three steps are the `tokenizers` crate's own. Special tokens are cut out before, because what counts as one
+//! depends on who says it ([`Special`](super::Special), [`Tokenizer::encode_chat`](super::Tokenizer::encode_chat)).
 
 use std::sync::Arc;
 

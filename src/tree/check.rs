@@ -56,7 +56,7 @@ impl TokenTree {
             // Ascending ids also prove that the list has no cycle.
             let is_next = child > previous && self.parent(child) == Some(node);
             let law =
-                || (format!("it behind {previous} among the children of {node}"), "another order".to_owned());
+                || (format!("it after {previous} among the children of {node}"), "another order".to_owned());
             expect(is_next, child, law)?;
             previous = child;
         }

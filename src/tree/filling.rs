@@ -28,9 +28,9 @@ impl Filling {
         self.earlier = 1;
     }
 
-    /// Adds the children that the template gives `node`, whose candidates `(token, log_prob)` come most probable first. A
-    /// child whose rank no candidate has is left out, and all below it; so is what a full tree refuses. A child's value
-    /// is the probability of its path.
+    /// Adds the children that the template gives `node`, whose candidates `(token, log_prob)` come most probable first.
+    /// A child whose rank no candidate has is left out, and all below it; so is what a full tree refuses. A child's
+    /// value is the probability of its path.
     pub fn expand(
         &mut self,
         tree: &mut TokenTree,

@@ -1,8 +1,10 @@
-//! Makes templates, for comparison: k-ary ones, and the one of most expected tokens if acceptance depends on rank alone.
+//! Makes templates, for comparison: k-ary ones, and the one of most expected tokens if acceptance depends on rank
+//! alone.
 //!
-//! Sequoia (<https://arxiv.org/abs/2402.12374>), tree construction by dynamic programming, with the tree bounded in depth too: a child of rank r is accepted
-//! with probability `by_rank[r]` wherever it is, so the value of a node is the product along its path, and the best tree
-//! of n nodes is the best way to share n - 1 nodes among the subtrees of the root's children.
+//! Sequoia (<https://arxiv.org/abs/2402.12374>), tree construction by dynamic programming, with the tree bounded in
+//! depth too: a child of rank r is accepted with probability `by_rank[r]` wherever it is, so the value of a node is the
+//! product along its path, and the best tree of n nodes is the best way to share n - 1 nodes among the subtrees of the
+//! root's children.
 
 use std::collections::VecDeque;
 
@@ -14,14 +16,14 @@ impl Template {
         Self { parents: vec![0], ranks: vec![0] }
     }
 
-    /// Adds a node behind all others.
+    /// Adds a node after all others.
     fn push(&mut self, parent: usize, rank: usize) {
         self.parents.push(u32::try_from(parent).expect("templates are small"));
         self.ranks.push(u16::try_from(rank).expect("ranks are small"));
     }
 
-    /// The tree in which every node has its `children` best candidates as children, down to `depth`, or as much of that as
-    /// `nodes` nodes hold, level by level.
+    /// The tree in which every node has its `children` best candidates as children, down to `depth`, or as much of that
+    /// as `nodes` nodes hold, level by level.
     ///
     /// # Panics
     /// If `nodes` is 0.
@@ -42,9 +44,9 @@ impl Template {
         template
     }
 
-    /// The template of at most `nodes` nodes, the root included, and at most `depth` levels below the root that is expected
-    /// to give most tokens, if a child of rank r is accepted with probability `by_rank[r]`. Nodes that would add nothing are
-    /// left out.
+    /// The template of at most `nodes` nodes, the root included, and at most `depth` levels below the root that is
+    /// expected to give most tokens, if a child of rank r is accepted with probability `by_rank[r]`. Nodes that would
+    /// add nothing are left out.
     ///
     /// # Panics
     /// If `nodes` is 0.
@@ -79,8 +81,8 @@ struct Shares {
 }
 
 impl Shares {
-    /// Of trees one level deeper than those of `shallower`; `None` stands for roots alone, which give one token whatever nodes
-    /// they may have.
+    /// Of trees one level deeper than those of `shallower`; `None` stands for roots alone, which give one token
+    /// whatever nodes they may have.
     fn new(by_rank: &[f64], most: usize, shallower: Option<&Shares>) -> Self {
         let subtree = |nodes: usize| shallower.map_or(1.0, |shares| shares.tokens[nodes]);
         let mut later = vec![0.0; most];

@@ -2,7 +2,7 @@
 
 use super::{NodeId, TokenTree};
 
-/// Writes the slots that the row of `node` attends to behind the committed prefix: root first, `node` itself last.
+/// Writes the slots that the row of `node` attends to after the committed prefix: root first, `node` itself last.
 /// Returns how many were written, `depth + 1`.
 ///
 /// The slot of a node is `first_slot + id`, whatever subset of the tree is forwarded: a pruned tree has gaps.

@@ -57,9 +57,8 @@ fn best_first(values: &[f32], pinned: &[bool]) -> impl Fn(&NodeId, &NodeId) -> s
 /// Replaces `keep` by the connected subtree of at most `width` nodes with the greatest sum of values, the root
 /// included, in the order of ids: parents precede children, and row 0 is the root.
 ///
-/// Pinned nodes come before all others, as far as `width` goes. Values count as not above those of their ancestors; equal values
-/// go to the lower id. The whole tree is kept
-/// if it is not larger than `width`.
+/// Pinned nodes come before all others, as far as `width` goes. Values count as not above those of their ancestors;
+/// equal values go to the lower id. The whole tree is kept if it is not larger than `width`.
 ///
 /// # Panics
 /// If the tree is empty or `width` is 0: the root is always verified.
@@ -93,12 +92,12 @@ pub fn expected_tokens(tree: &TokenTree, scratch: &mut PruneScratch, out: &mut V
     }
 }
 
-/// The planned width that maximises `expected - rate * cost`, expected tokens less the price of their time: the choice of
-/// the verify width in eq. 3 of Yggdrasil (section on verification-width pruning). `None` if no width is planned.
+/// The planned width that maximises `expected - rate * cost`, expected tokens less the price of their time: the choice
+/// of the verify width in eq. 3 of Yggdrasil (section on verification-width pruning). `None` if no width is planned.
 ///
-/// Eq. 3 is a ratio over many steps, total tokens by total time, which no step maximises by a ratio of its own: with `rate` the
-/// tokens per unit of cost that the steps reach together, choosing the largest difference every time makes that rate the
-/// largest there is (Dinkelbach, *On Nonlinear Fractional Programming*, 1967).
+/// Eq. 3 is a ratio over many steps, total tokens by total time, which no step maximises by a ratio of its own: with
+/// `rate` the tokens per unit of cost that the steps reach together, choosing the largest difference every time makes
+/// that rate the largest there is (Dinkelbach, *On Nonlinear Fractional Programming*, 1967).
 ///
 /// `expected` comes from [`expected_tokens`]; a width beyond the tree earns no more than the whole tree. `cost(width)`
 /// is the time of a step that verifies `width` rows, draft and fixed stages included, in any unit. Cost curves are

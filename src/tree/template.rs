@@ -1,8 +1,8 @@
 //! Templates: trees of one shape for all steps, whose nodes are filled by the rank of candidates.
 //!
-//! The law, which [`Template::check`] verifies: node 0 is the root, whose parent is given as 0 and whose rank is 0; nodes stand in
-//! the order of their levels, so parents never fall and come before their children; children of one parent stand in the order
-//! of their ranks, which differ.
+//! The law, which [`Template::check`] verifies: node 0 is the root, whose parent is given as 0 and whose rank is 0;
+//! nodes stand in the order of their levels, so parents never fall and come before their children; children of one
+//! parent stand in the order of their ranks, which differ.
 
 use std::ops::Range;
 

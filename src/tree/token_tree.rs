@@ -337,7 +337,8 @@ impl TokenTree {
         out.reverse();
     }
 
-    /// As [`insert`](Self::insert), in a tree that may have `most` nodes: the child, or `None` if it would be new and one too many.
+    /// As [`insert`](Self::insert), in a tree that may have `most` nodes: the child, or `None` if it would be new and
+    /// one too many.
     pub fn insert_within(
         &mut self,
         most: usize,

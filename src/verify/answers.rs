@@ -183,8 +183,8 @@ fn compare_all(
     }
     let Tally { answers, tokens, drafted, accepted } = tally;
     let mut said = format!(
-        "{answers} answers of {tokens} tokens by {}, {drafted} drafted tokens verified and {accepted} accepted: every token is plain \
-         decoding's",
+        "{answers} answers of {tokens} tokens by {}, {drafted} drafted tokens verified and {accepted} accepted: every \
+         token is plain decoding's",
         names.join(", ")
     );
     for reason in left_out {
@@ -208,8 +208,8 @@ pub(super) struct Tally {
     accepted: u64,
 }
 
-/// Compares an engine's answer to request `number` with plain decoding's. The judge prefills every prompt whole; the engine reuses the
-/// cache of its last request.
+/// Compares an engine's answer to request `number` with plain decoding's. The judge prefills every prompt whole; the
+/// engine reuses the cache of its last request.
 pub(super) fn compare(
     judge: &mut Judge,
     engine: &mut Engine,

@@ -1,5 +1,5 @@
-//! The cache over a session's life: logits depend on the committed sequence only, whatever was forwarded, discarded or poisoned before. The
-//! judge is a fresh session that prefills the sequence.
+//! The cache over a session's life: logits depend on the committed sequence only, whatever was forwarded, discarded or
+//! poisoned before. The judge is a fresh session that prefills the sequence.
 
 use ygg_profiler::Random;
 
@@ -18,7 +18,8 @@ const MOST_TOKENS: usize = 96;
 /// Nodes of a tree at most.
 const MOST_NODES: usize = 24;
 
-/// Random histories of appends, trees, commits, discards and poison. After each, logits must equal those of a fresh prefill.
+/// Random histories of appends, trees, commits, discards and poison. After each, logits must equal those of a fresh
+/// prefill.
 pub(super) fn any_history_leaves_the_sequence(
     subject: &Subject<'_>,
     options: &VerifyOptions,
@@ -48,8 +49,8 @@ pub(super) fn any_history_leaves_the_sequence(
         tell(done, cases);
     }
     Ok(format!(
-        "{done} histories of {actions} appends, trees, commits, discards and poisonings: the logits behind each have the bits of a \
-         fresh prefill"
+        "{done} histories of {actions} appends, trees, commits, discards and poisonings: the logits after each have \
+         the bits of a fresh prefill"
     ))
 }
 
@@ -150,7 +151,8 @@ impl History {
         let expected = bits(fresh.prefill(&self.tokens)?);
         let Some(token) = expected.iter().zip(&found).position(|(e, f)| e != f) else { return Ok(()) };
         Err(Halt::Broken(format!(
-            "{what}, {} tokens committed: expected the logit {:e} of token {token}, as a fresh prefill has it, found {:e}",
+            "{what}, {} tokens committed: expected the logit {:e} of token {token}, as a fresh prefill has it, found \
+             {:e}",
             self.tokens.len(),
             f32::from_bits(expected[token]),
             f32::from_bits(found[token])

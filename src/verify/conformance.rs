@@ -35,10 +35,10 @@ pub(super) fn plan_fits(
     Ok(format!("{} was made for this machine, model and build", source.name))
 }
 
-/// Rows of the forwards that are compared with the reference, one behind the other.
+/// Rows of the forwards that are compared with the reference, one after the other.
 const COMPARED_ROWS: [usize; 4] = [1, 2, 3, 4];
 
-/// Logits of the model by its kernels and by the scalar reference, behind some tokens, at widths 1 to 4.
+/// Logits of the model by its kernels and by the scalar reference, after some tokens, at widths 1 to 4.
 pub(super) fn kernels_follow_the_reference(
     subject: &Subject<'_>,
     options: &VerifyOptions,
@@ -101,16 +101,16 @@ const HEADROOM: f64 = 2.0;
 /// Linears of a layer that read one another's results.
 const LINEARS_OF_A_LAYER: usize = 4;
 
-/// Expected difference of logits from the scalar reference, as the root of the mean square over that of all logits, if neither has a
-/// fault.
+/// Expected difference of logits from the scalar reference, as the root of the mean square over that of all logits, if
+/// neither has a fault.
 ///
 /// A class promises this much of each linear and each attention, relative to its result:
-/// - Codes of int8 activations and of a q8 cache are the nearest of steps of a 127th of the largest value of their block, which is some
-///   three times the usual one. The smallest difference before a rounding becomes a whole step behind it where a value lies between two
-///   codes, and after some layers the codes of both are roundings independent of each other: each is off by 3/127/sqrt(12), their
-///   difference by sqrt(2) times that, 2^-6.7.
-/// - In the same way, 2^-11 for an f16 cache, and 2^-8.5 where the class rounds what the reference does not: activations to bf16 (over
-///   bf16 weights) or halves, and on a GPU the values of codes, by 2^-9 each.
+/// - Codes of int8 activations and of a q8 cache are the nearest of steps of a 127th of the largest value of their
+///   block, which is some three times the usual one. The smallest difference before a rounding becomes a whole step
+///   after it where a value lies between two codes, and after some layers the codes of both are roundings independent
+///   of each other: each is off by 3/127/sqrt(12), their difference by sqrt(2) times that, 2^-6.7.
+/// - In the same way, 2^-11 for an f16 cache, and 2^-8.5 where the class rounds what the reference does not:
+///   activations to bf16 (over bf16 weights) or halves, and on a GPU the values of codes, by 2^-9 each.
 /// - Sums in another order: the roundings to 2^-24 of some thousand terms, 2^-18.
 ///
 /// These are errors independent of each other, so that their squares add up over all layers.
@@ -141,14 +141,14 @@ fn usual_difference(
     (linears * of_linear * of_linear + layers as f64 * of_attention * of_attention).sqrt()
 }
 
-/// The allowed difference of each of `compared` logits, where `usual` is expected: the largest of n normal errors is sqrt(2 ln n)
-/// times the usual one.
+/// The allowed difference of each of `compared` logits, where `usual` is expected: the largest of n normal errors is
+/// sqrt(2 ln n) times the usual one.
 fn worst_of(compared: usize, usual: f64) -> f64 {
     HEADROOM * (2.0 * (compared.max(2) as f64).ln()).sqrt() * usual
 }
 
-/// Allowed difference of each of `compared` logits from the reference, in units of the root of the mean square of all, with
-/// native activations over weights of these formats, of a model of so many layers.
+/// Allowed difference of each of `compared` logits from the reference, in units of the root of the mean square of all,
+/// with native activations over weights of these formats, of a model of so many layers.
 pub fn logit_tolerance(
     tier: Tier,
     formats: impl Iterator<Item = WeightFormat>,
@@ -159,7 +159,7 @@ pub fn logit_tolerance(
     worst_of(compared, usual_difference(tier, Activations::Native, formats, cache, layers)) as f32
 }
 
-/// Logits `[V]` behind the same tokens.
+/// Logits `[V]` after the same tokens.
 struct Compared {
     expected: Vec<Vec<f32>>,
     found: Vec<Vec<f32>>,
@@ -194,8 +194,8 @@ impl Compared {
         };
         let (rows, off) = (self.found.len(), off / spread);
         let said = format!(
-            "{rows} rows of the model by {tier} kernels: logits are {which} {off:.1e} of their spread from the scalar reference's, \
-             {allowed:.1e} is allowed"
+            "{rows} rows of the model by {tier} kernels: logits are {which} {off:.1e} of their spread from the scalar \
+             reference's, {allowed:.1e} is allowed"
         );
         if off <= allowed { Ok(said) } else { Err(Halt::Broken(said)) }
     }
@@ -226,7 +226,8 @@ mod tests {
         usual_difference(Tier::Avx512, activations, formats.into_iter(), cache, layers)
     }
 
-    /// What a class promises takes about half of what is allowed; three times that is a fault, and so is one wrong logit of 80 000.
+    /// What a class promises takes about half of what is allowed; three times that is a fault, and so is one wrong
+    /// logit of 80 000.
     #[test]
     fn errors_as_promised_pass_with_room_and_larger_ones_do_not() {
         for (cache, layers) in [(KvFormat::F16, 30), (KvFormat::F32, 30), (KvFormat::F16, 2)] {

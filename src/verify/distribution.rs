@@ -1,9 +1,10 @@
 //! Draws: their frequencies are those of the model's distribution, filtered as the request asks.
 //!
-//! An exact test: Pearson's statistic of the draws is ranked among those of samples from the expected distribution itself (Monte Carlo
-//! test, Hope 1968, <https://doi.org/10.1111/j.2517-6161.1968.tb00759.x>), so no approximation for large counts is trusted. A sampler is
-//! refused if the draws rank last in two tests of other draws: a right one is, once in a million times. Every run also tests a sampler
-//! that favours one token by a twentieth, which must be refused.
+//! An exact test: Pearson's statistic of the draws is ranked among those of samples from the expected distribution
+//! itself (Monte Carlo test, Hope 1968, <https://doi.org/10.1111/j.2517-6161.1968.tb00759.x>), so no approximation for
+//! large counts is trusted. A sampler is refused if the draws rank last in two tests of other draws: a right one is,
+//! once in a million times. Every run also tests a sampler that favours one token by a twentieth, which must be
+//! refused.
 
 use std::{cell::RefCell, cmp::Ordering};
 
@@ -49,7 +50,7 @@ pub(super) fn draws_follow_the_distribution(
         let ids = prompt.token_ids(&subject.loaded)?;
         let row = session.restart(&ids[..ids.len().min(subject.context())])?.to_vec();
         for case in cases(&row, number as u64)? {
-            let what = format!("{} behind prompt {number}", case.name);
+            let what = format!("{} after prompt {number}", case.name);
             draws += case.expect_fair(subject.draw, &what)?;
             tests += 1;
             let rarest = case.rarest();
@@ -60,8 +61,8 @@ pub(super) fn draws_follow_the_distribution(
             };
             if case.expect_fair(&favour, &what).is_ok() {
                 return Err(Halt::Broken(format!(
-                    "{what}: expected the test to refuse a sampler that takes token {rarest} {BIAS_PERCENT} times in a hundred \
-                     whatever is drawn, but it did not"
+                    "{what}: expected the test to refuse a sampler that takes token {rarest} {BIAS_PERCENT} times in \
+                     a hundred whatever is drawn, but it did not"
                 )));
             }
         }
@@ -71,8 +72,8 @@ pub(super) fn draws_follow_the_distribution(
         return Err(Halt::NotChecked("no prompt was given".to_owned()));
     }
     Ok(format!(
-        "{draws} draws in {tests} tests of rows of the model, by temperature, top-k, top-p and min-p: frequencies as the distribution \
-         says; a sampler biased by {BIAS_PERCENT} % was caught in every test"
+        "{draws} draws in {tests} tests of rows of the model, by temperature, top-k, top-p and min-p: frequencies as \
+         the distribution says; a sampler biased by {BIAS_PERCENT} % was caught in every test"
     ))
 }
 
@@ -112,7 +113,8 @@ fn cases(row: &[f32], seed: u64) -> Result<Vec<Case>, Halt> {
     ])
 }
 
-/// A nucleus that ends in the middle of the token with which it has more than half of the tokens, far from any rounding.
+/// A nucleus that ends in the middle of the token with which it has more than half of the tokens, far from any
+/// rounding.
 fn half_nucleus(all: &[(u32, f64)]) -> f32 {
     let half = all.len() / 2;
     let before: f64 = all[..half].iter().map(|(_, probability)| probability).sum();
@@ -177,8 +179,8 @@ impl Case {
             if round == 1 {
                 let found: Vec<f64> = counts.iter().map(|count| *count as f64 / draws as f64).collect();
                 return Err(Halt::Broken(format!(
-                    "{what}: expected tokens with probabilities {:.4?}, found frequencies {found:.4?} of {draws} draws, farther off \
-                     than any of {SAMPLES} samples",
+                    "{what}: expected tokens with probabilities {:.4?}, found frequencies {found:.4?} of {draws} \
+                     draws, farther off than any of {SAMPLES} samples",
                     self.expected
                 )));
             }

@@ -29,7 +29,8 @@ pub struct Property {
     pub name: &'static str,
     /// The verdict.
     pub verdict: Verdict,
-    /// If it held: what was compared and how often. If not: what was expected and what was found. If it was not checked: why.
+    /// If it held: what was compared and how often. If not: what was expected and what was found. If it was not
+    /// checked: why.
     pub said: String,
     /// Time that it took, in seconds.
     pub seconds: f64,

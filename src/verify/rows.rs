@@ -24,8 +24,8 @@ const CANDIDATES: usize = 8;
 /// Longest prefix of the first round, in tokens.
 const SHORT_PREFIX: usize = 40;
 
-/// Every planned width, with all rows used and with some, of random trees in any order and slots, behind prefixes that were
-/// committed in any pieces, on one thread and on several.
+/// Every planned width, with all rows used and with some, of random trees in any order and slots, after prefixes that
+/// were committed in any pieces, on one thread and on several.
 pub(super) fn rows_do_not_depend_on_company(
     subject: &Subject<'_>,
     options: &VerifyOptions,
@@ -71,8 +71,8 @@ pub(super) fn rows_do_not_depend_on_company(
     }
     let widths = widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     Ok(format!(
-        "{rows_compared} rows of {done} random trees at widths {widths} on 1 and {most_threads} threads: every logit has the bits of \
-         that row decoded alone, and the best tokens are those of the logits"
+        "{rows_compared} rows of {done} random trees at widths {widths} on 1 and {most_threads} threads: every logit \
+         has the bits of that row decoded alone, and the best tokens are those of the logits"
     ))
 }
 
@@ -99,7 +99,7 @@ impl Judge {
         Ok(Self { session: subject.session(1, Pinning::Floating)?, tokens: Vec::new() })
     }
 
-    /// Bits of the logits behind `sequence`, which is not empty.
+    /// Bits of the logits after `sequence`, which is not empty.
     fn logits(&mut self, sequence: &[u32]) -> Result<Vec<u32>, RuntimeError> {
         let common = self.tokens.iter().zip(sequence).take_while(|(a, b)| a == b).count();
         let kept = common.min(sequence.len() - 1);
@@ -195,7 +195,7 @@ impl Rows {
             let sequence: Vec<u32> =
                 prefix.iter().copied().chain(path.iter().map(|row| self.tokens[*row])).collect();
             let expected = judge.logits(&sequence)?;
-            expect(&expected, found, &format!("{what}, row {row} behind {} tokens", prefix.len()))?;
+            expect(&expected, found, &format!("{what}, row {row} after {} tokens", prefix.len()))?;
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use super::Extent;
 /// Settings of [`verify`](super::verify).
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
-    /// How engines would be opened: plan, corpus store, drafter model, pinning. Model, drafter, context and `force` are not
-    /// read: a plan that does not fit is reported, and its drafters are checked anyway.
+    /// How engines would be opened: plan, corpus store, drafter model, pinning. Model, drafter, context and `force` are
+    /// not read: a plan that does not fit is reported, and its drafters are checked anyway.
     pub engine: Options,
     /// Prompts whose answers are compared; kinds take turns.
     pub prompts: Vec<CalibrationPrompt>,

@@ -1,4 +1,5 @@
-//! Planted faults, each of which the verification must find, by the property that is meant to, and a subject without any.
+//! Planted faults, each of which the verification must find, by the property that is meant to, and a subject without
+//! any.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -54,7 +55,8 @@ fn sound(sampler: &mut Sampler, logits: &[f32], position: u64) -> u32 {
     sampler.draw(logits, position)
 }
 
-/// Verifies a sound sampler with a fault in every executable. Draws, which take longest, are left out: no executable has a part in them.
+/// Verifies a sound sampler with a fault in every executable. Draws, which take longest, are left out: no executable
+/// has a part in them.
 fn verified(fault: Fault) -> Verification {
     verified_with(fault, &sound, |name| name != "draws")
 }

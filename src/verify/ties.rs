@@ -1,6 +1,7 @@
 //! Ties: of tokens with equal logits the lowest id comes first, on the host and in kernels.
 //!
-//! Logits of real models hardly ever tie, so a small model is made on the same device in which every logit occurs twice.
+//! Logits of real models hardly ever tie, so a small model is made on the same device in which every logit occurs
+//! twice.
 
 use std::{borrow::Cow, cmp::Ordering};
 
@@ -88,7 +89,8 @@ pub(super) fn the_lowest_token_wins(
         tell(round + 1, rounds);
     }
     Ok(format!(
-        "{rows} rows in which {} tokens tie for every place: kernels, drafters and greedy sampling take the lowest id first",
+        "{rows} rows in which {} tokens tie for every place: kernels, drafters and greedy sampling take the lowest id \
+         first",
         VOCABULARY / DISTINCT
     ))
 }

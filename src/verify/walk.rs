@@ -50,14 +50,16 @@ pub fn property_names() -> [&'static str; PROPERTIES.len()] {
     PROPERTIES.map(|(name, _)| name)
 }
 
-/// Checks the properties that losslessness rests on, all of them or those that the options name, with `loaded`, which must have been loaded with the widths of the plan that the
-/// options name.
+/// Checks the properties that losslessness rests on, all of them or those that the options name, with `loaded`, which
+/// must have been loaded with the widths of the plan that the options name.
 ///
-/// Takes [`Extent::longest`](super::Extent::longest) at most, and some megabytes more than an engine: hundreds of forwards of one row, some tokens of the scalar reference, and answers
-/// of every drafter of the plan. A property that does not hold is not an error but part of the result.
+/// Takes [`Extent::longest`](super::Extent::longest) at most, and some megabytes more than an engine: hundreds of
+/// forwards of one row, some tokens of the scalar reference, and answers of every drafter of the plan. A property that
+/// does not hold is not an error but part of the result.
 ///
 /// # Errors
-/// [`Error`] of kind `Device` where memory or threads are refused, of kind `Input` where the prompts or the model cannot be used.
+/// [`Error`] of kind `Device` where memory or threads are refused, of kind `Input` where the prompts or the model
+/// cannot be used.
 pub fn verify(
     loaded: &Arc<Loaded>,
     options: &VerifyOptions,
@@ -81,7 +83,7 @@ pub(super) fn verify_subject(
     let mut properties = Vec::with_capacity(wanted.len());
     let whole = Clock::start(options.extent.longest());
     for (place, (name, check)) in wanted.iter().copied().enumerate() {
-        // What a check leaves of its share is for those behind it.
+        // What a check leaves of its share is for the later ones.
         let clock = Clock::start(whole.left() / (wanted.len() - place) as u32);
         let mut tell =
             |done, total| progress(Progress::Checking { what: name, done, total, left: whole.left() });

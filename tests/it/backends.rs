@@ -23,7 +23,7 @@ use yggc::{
 
 use crate::tiny_model::{Class, Dice, bits, everything, is_slow, models, session, tested_tiers};
 
-/// Logits behind every token of a text.
+/// Logits after every token of a text.
 fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
     let mut rows = Vec::new();
     let mut session = session(set, text.len().max(2), 1, threads);
@@ -69,8 +69,8 @@ fn spread(logits: &[Vec<f32>], what: &str) -> f32 {
     spread
 }
 
-/// Compares on the whole where activations are int8 or the cache is q8. Where a difference before the rounding makes another
-/// code, a 127th of the largest value beside it, some logit moves far.
+/// Compares on the whole where activations are int8 or the cache is q8. Where a difference before the rounding makes
+/// another code, a 127th of the largest value of its block, some logit moves far.
 fn compare_on_the_whole(expected: &[Vec<f32>], found: &[Vec<f32>], what: &str) {
     let spread = spread(expected, what);
     let squares: f32 =

@@ -70,7 +70,7 @@ fn a_tensor_of_another_type_ends_with_3_and_names_the_types_there_are() {
     let mut bytes = fs::read(model()).expect("the model is there");
     let name = b"blk.0.ffn_up.weight";
     let at = bytes.windows(name.len()).position(|window| window == name).expect("the tensor is listed");
-    // Behind the name: number of dimensions (2), two dimensions, the type.
+    // After the name: number of dimensions (2), two dimensions, the type.
     let place = at + name.len() + 4 + 2 * 8;
     for (number, expected) in [(21u32, "IQ3_S"), (4, "type 4"), (200, "type 200")] {
         bytes[place..place + 4].copy_from_slice(&number.to_le_bytes());

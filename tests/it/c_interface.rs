@@ -1,4 +1,5 @@
-//! The C interface by programs in C: the one of `docs/embedding.md`, and one that tries everything else (`c_interface.c`).
+//! The C interface by programs in C: the one of `docs/embedding.md`, and one that tries everything else
+//! (`c_interface.c`).
 
 use std::{
     fs,

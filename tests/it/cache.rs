@@ -10,7 +10,7 @@ use crate::{
     tiny_commands as tiny,
 };
 
-/// A cache with an entry of every kind, and a cache of the hub beside it.
+/// A cache with an entry of every kind, and a cache of the hub.
 struct Scene(tempfile::TempDir);
 
 impl Scene {

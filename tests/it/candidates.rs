@@ -1,8 +1,8 @@
 //! Choosing tokens where logits are made gives what choosing among stored logits gives: the same tokens, the same bits.
 //!
-//! The judge runs the forward that shows logits and reads rows of them with the scalar reference; for a trimmed head, it
-//! reads those of the tokens that the head keeps. Heads have equal rows, so that logits are equal, and rows that are not
-//! numbers.
+//! The judge runs the forward that shows logits and reads rows of them with the scalar reference; for a trimmed head,
+//! it reads those of the tokens that the head keeps. Heads have equal rows, so that logits are equal, and rows that are
+//! not numbers.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -60,7 +60,7 @@ impl<'a> Planted<'a> {
             match spec.format {
                 WeightFormat::F32 => bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes()),
                 WeightFormat::BF16 => bytes[..2].copy_from_slice(&[0xc0, 0x7f]),
-                // The scale of a block is behind its codes.
+                // The scale of a block is after its codes.
                 WeightFormat::Q6_K => bytes[208..210].copy_from_slice(&[0x00, 0x7e]),
                 _ => bytes[..2].copy_from_slice(&[0x00, 0x7e]),
             }

@@ -103,7 +103,8 @@ fn the_conversation_is_known_in_the_next_turn_and_what_it_shares_is_kept() {
     assert!(said.contains("tokens kept of the request before"), "{said}");
 }
 
-/// Writes a model whose answers never end by themselves: its head has nothing for control tokens, so others always have higher logits.
+/// Writes a model whose answers never end by themselves: its head has nothing for control tokens, so others always have
+/// higher logits.
 fn write_without_end(folder: &Path) {
     const CONTROL_TOKENS: usize = 3;
     let spec = SyntheticSpec { context: 60_000, tied: false, ..tiny::spec() };

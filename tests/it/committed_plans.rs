@@ -1,4 +1,4 @@
-//! The profiles that are kept, of known machines and for tests: what is planned from each is what is kept beside it.
+//! The profiles that are kept, of known machines and for tests: what is planned from each is what is kept with it.
 
 use std::{
     fs,
@@ -43,7 +43,8 @@ fn told(plan: &Plan) -> String {
     format!("{}\n\n{explained}", report::text(plan, plan.made_at).trim_end())
 }
 
-/// A plan is kept as the text that reports print of it; a machine's also as the file, which has the parts of it that were fixed.
+/// A plan is kept as the text that reports print of it; a machine's also as the file, which has the parts of it that
+/// were fixed.
 #[test]
 fn every_kept_plan_follows_from_its_profile() {
     #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the library")]

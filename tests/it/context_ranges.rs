@@ -1,5 +1,5 @@
-//! Context ranges on their way: what is measured behind longer contexts, the steps that are planned for each, and one request that goes
-//! through them while it grows, with plain decoding's tokens.
+//! Context ranges on their way: what is measured at longer contexts, the steps that are planned for each, and one
+//! request that goes through them while it grows, with plain decoding's tokens.
 
 use std::sync::{Arc, OnceLock};
 
@@ -85,7 +85,7 @@ fn a_range_that_needs_more_than_there_is_is_refused() {
     assert!(decoder().with_range(range).is_ok());
 }
 
-/// A loaded model and its profile behind three contexts, made once.
+/// A loaded model and its profile at three contexts, made once.
 fn profiled() -> &'static (Arc<Loaded>, Profile) {
     static PROFILED: OnceLock<(Arc<Loaded>, Profile)> = OnceLock::new();
     PROFILED.get_or_init(|| {
@@ -107,7 +107,7 @@ fn plan(drafter: &str) -> Plan {
 fn every_context_that_was_measured_gets_steps_of_its_own() {
     let (_, profile) = profiled();
     let table = profile.table().expect("a good table");
-    // The model holds 256 tokens, and the widest rows have to fit behind.
+    // The model holds 256 tokens, and the widest rows have to fit after them.
     assert_eq!(table.contexts(), [16, 100, 189]);
     assert!(table.reaching(189).expect("it was measured").has_stage(&Stage::Verify));
     for name in ["lookup_short", "layer_skip", "suffix"] {
@@ -132,7 +132,7 @@ fn answer(engine: &mut Engine, tokens: usize) -> Answer {
     generation.collect_answer().expect("an answer")
 }
 
-/// A plan whose steps verify two rows behind 40 tokens, draft nothing behind 80, and as at first again behind 120.
+/// A plan whose steps verify two rows after 40 tokens, draft nothing after 80, and as at first again after 120.
 fn changing(name: &str) -> Plan {
     let mut plan = Plan { context: 20, ..plan(name) };
     let place = plan.chosen_index as usize;
@@ -173,7 +173,7 @@ fn a_request_goes_from_range_to_range_and_its_report_says_where_it_is() {
             assert_eq!(found.token_ids, expected.token_ids, "{name}, {tokens} tokens");
             assert_eq!(answer(&mut forced, tokens).token_ids, expected.token_ids, "{name}, {tokens} tokens");
             let off = found.report.spec_off_reason.as_deref().unwrap_or_default();
-            let is_off = off.contains("behind 80 tokens");
+            let is_off = off.contains("after 80 tokens");
             assert_eq!(is_off, tokens == 95, "{name}, {tokens} tokens: {off}");
             assert_eq!(
                 (found.report.drafter.as_str(), is_off),

@@ -1,4 +1,5 @@
-//! The checked-in bindings of `kernels/cuda/abi.h` say what a C++ compiler reads there: constants, and names, types and places of fields.
+//! The checked-in bindings of `kernels/cuda/abi.h` say what a C++ compiler reads there: constants, and names, types and
+//! places of fields.
 
 use std::{fmt::Write as _, path::Path, process::Command};
 

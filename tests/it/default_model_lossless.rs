@@ -67,8 +67,9 @@ fn every_fifth_token(whole: DrafterKind, vocabulary: usize) -> DrafterKind {
     })
 }
 
-/// A drafter of random weights that reads the model's hidden rows, with a whole head or one of the sixth of the tokens that the vocabulary begins with,
-/// which are the frequent ones. Its projection hands those rows on, so it is right now and then.
+/// A drafter of random weights that reads the model's hidden rows, with a whole head or one of the sixth of the tokens
+/// that the vocabulary begins with, which are the frequent ones. Its projection hands those rows on, so it is right now
+/// and then.
 fn hidden_state(head_of: Option<usize>) -> DrafterKind {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

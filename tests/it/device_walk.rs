@@ -1,7 +1,7 @@
 //! Verifications in one launch: what the device accepts and moves is what the host does, bit for bit.
 //!
-//! The judges are the host's walk with `copy_slots` over the same rows, and decoders under the plain schedule and without a drafter that
-//! take the same steps on the same device.
+//! The judges are the host's walk with `copy_slots` over the same rows, and decoders under the plain schedule and
+//! without a drafter that take the same steps on the same device.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ const CONTEXT: usize = 96;
 const MOST_NODES: usize = 80;
 const MOST_ROWS: usize = 64;
 
-/// What a session says greedily behind its text and `root`.
+/// What a session says greedily after its text and `root`.
 fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
     let mut said = vec![root];
     while said.len() <= len {
@@ -46,8 +46,9 @@ fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
     said
 }
 
-/// A tree of any form no deeper than `deepest`, in which a beginning of `truth` is planted among other tokens, and those of its nodes that are
-/// verified: parents come with their children. Wide ones have more rows than a warp has threads.
+/// A tree of any form no deeper than `deepest`, in which a beginning of `truth` is planted among other tokens, and
+/// those of its nodes that are verified: parents come with their children. Wide ones have more rows than a warp has
+/// threads.
 fn any_tree(
     root: u32,
     truth: &[u32],
@@ -98,7 +99,7 @@ fn fill<'s>(session: &'s mut Session, tree: &TokenTree, rows: &[NodeId]) -> yggc
     forward
 }
 
-/// Logits of a row behind all that is committed, whatever lies in scratch.
+/// Logits of a row after all that is committed, whatever lies in scratch.
 fn behind(session: &mut Session, token: u32, poison: u64) -> Vec<u32> {
     session.poison_scratch(poison);
     let mut forward = session.forward(1).expect("width 1 is planned");

@@ -1,5 +1,5 @@
-//! `yggc distill` as a whole program: what it says is missing, what it tells the training program, and the program itself where
-//! PyTorch is installed.
+//! `yggc distill` as a whole program: what it says is missing, what it tells the training program, and the program
+//! itself where PyTorch is installed.
 
 use std::{
     collections::HashSet,
@@ -108,7 +108,7 @@ fn the_program_is_told_what_was_asked_for_and_its_progress_passes_through() {
     assert!(program.join("__main__.py").exists() && program.join("train.py").exists());
 }
 
-/// The word behind `flag`.
+/// The word after `flag`.
 fn after<'a>(words: &[&'a str], flag: &str) -> &'a str {
     let at = words.iter().position(|word| *word == flag).unwrap_or_else(|| panic!("{flag} in {words:?}"));
     words[at + 1]

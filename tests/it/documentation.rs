@@ -1,4 +1,5 @@
-//! README and documents: links and paths that lead somewhere, a README of the agreed size with the two commands that scripts call.
+//! README and documents: links and paths that lead somewhere, a README of the agreed size with the two commands that
+//! scripts call.
 
 use std::{
     fs,

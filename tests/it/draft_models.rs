@@ -1,4 +1,5 @@
-//! Drafter models with caches of their own: pairs of them and tiny verifiers, what is in their caches, and what they compute.
+//! Drafter models with caches of their own: pairs of them and tiny verifiers, what is in their caches, and what they
+//! compute.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +49,7 @@ fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
     HiddenStateModel::open(folder.path()).expect("a generated drafter opens").expect("it says what it is")
 }
 
-/// Executables of a tiny model with those of a hidden-state drafter beside them; made once.
+/// Executables of a tiny model with those of a hidden-state drafter added; made once.
 pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Arc<ExecutableSet> {
     type Pairs = BTreeMap<(String, String, usize), Arc<ExecutableSet>>;
     static PAIRS: Mutex<Pairs> = Mutex::new(BTreeMap::new());
@@ -65,7 +66,7 @@ pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Ar
     Arc::clone(pair)
 }
 
-/// Executables of a tiny model with those of another model beside them, whose vocabulary may be of another size.
+/// Executables of a tiny model with those of another model added, whose vocabulary may be of another size.
 pub(crate) fn plain_pair(model: &TinyModel, drafter: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     let draft = Arc::clone(drafter.set(Class::native(class.tier)));
     Arc::new(model.set(class).with_draft(DRAFT, draft))
@@ -130,7 +131,8 @@ fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
             let prompt = dice.tokens(9, pair.vocabulary());
             decode(&mut decoder, &prompt, Sampling::GREEDY, 60, &[], Some(5));
             let by_depth = decoder.stats().acceptance_by_depth();
-            // Growth ranks paths, so a wide distribution may have no room for the best one's end; the first is always there.
+            // Growth ranks paths, so a wide distribution may have no room for the best one's end; the first is always
+            // there.
             assert_eq!(by_depth[0], 1.0, "{} on {class}: {by_depth:?}", model.name);
             accepted.0 += decoder.stats().step_tokens - decoder.stats().steps;
             accepted.1 += decoder.stats().steps;
@@ -240,7 +242,7 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
             if dice.chance(80) {
                 subject.propose();
             } else {
-                // A step that does not draft, or one behind a tree that was drafted before.
+                // A step that does not draft, or one after a tree that was drafted before.
                 subject.tree.reset(*subject.history.last().expect("begun"));
             }
             subject.session.poison_scratch(dice.bits());

@@ -1,4 +1,5 @@
-//! Eager execution gives what static programs give: the same tokens and the same bits of logits and hidden rows, on every tier.
+//! Eager execution gives what static programs give: the same tokens and the same bits of logits and hidden rows, on
+//! every tier.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ fn eager(model: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     Arc::new(set.expect("a generated model compiles and loads"))
 }
 
-/// Tokens of an answer, and the bits of the hidden row behind each.
+/// Tokens of an answer, and the bits of the hidden row after each.
 fn answer(
     set: &Arc<ExecutableSet>,
     threads: usize,

@@ -1,8 +1,10 @@
-//! The CUDA backend without a GPU: the kernels, compiled for this processor, behind a driver library that stands in for NVIDIA's.
+//! The CUDA backend without a GPU: the kernels, compiled for this processor, with a driver library that stands in for
+//! NVIDIA's.
 //!
-//! The backend is the one that a GPU gets: it opens a device, compiles through NVRTC, uploads, captures and replays. Tests that hold for every
-//! class of forwards are run again in a process whose loader finds the emulation (`kernels/cuda/emu`) and which is told to test `cuda`. On a
-//! machine with a GPU the same tests run on it: `YGG_TEST_DEVICE=cuda`, without the emulation.
+//! The backend is the one that a GPU gets: it opens a device, compiles through NVRTC, uploads, captures and replays.
+//! Tests that hold for every class of forwards are run again in a process whose loader finds the emulation
+//! (`kernels/cuda/emu`) and which is told to test `cuda`. On a machine with a GPU the same tests run on it:
+//! `YGG_TEST_DEVICE=cuda`, without the emulation.
 
 use std::{
     ffi::OsStr,
@@ -284,14 +286,14 @@ fn kernels_stay_inside_their_memory() {
     ];
     let told = tests_in(&folder, &tests, &preloaded);
     assert!(is_all_passed(&told, tests.len()), "{}", String::from_utf8_lossy(&told.stderr));
-    // A test of the test: far behind the last.
+    // A test of the test: far past the last.
     let beyond = format!("{}+100000000", lines_with("p.indices[index(").remove(0));
     let told = tests_in(&folder, &[ONCE], &[preloaded[0], preloaded[1], (SHIFT, &beyond)]);
     let complained = String::from_utf8_lossy(&told.stderr);
     assert!(complained.contains("AddressSanitizer"), "nothing watches: {complained}");
 }
 
-/// Two tokens' rows behind a committed text: the second is a child of the first, and comes first.
+/// Two tokens' rows after a committed text: the second is a child of the first, and comes first.
 fn tree_rows(forward: &mut Forward<'_>) {
     for offset in [1_u32, 0] {
         forward.push(7 - offset, offset, offset, |tail| {
@@ -301,7 +303,8 @@ fn tree_rows(forward: &mut Forward<'_>) {
     }
 }
 
-/// What the forwards of a short request show: logits and candidates behind the text, of rows of a tree, and of what is committed of it.
+/// What the forwards of a short request show: logits and candidates after the text, of rows of a tree, and of what is
+/// committed of it.
 fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
     let options = SetOptions {
         tier,
@@ -333,7 +336,7 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
         let expected: Vec<(u32, f32)> = Candidates::new(&expected).iter().collect();
         assert_eq!(choices.row(row).iter().collect::<Vec<_>>(), expected, "{tier}: row {row}");
     }
-    // What lies apart moves together: the first row's slot stays, another comes behind it.
+    // What lies apart moves together: the first row's slot stays, another comes after it.
     let mut forward = session.forward(3).expect("planned");
     forward.push(7, 0, 0, |tail| {
         tail[0] = 0;
@@ -351,7 +354,8 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
     shown
 }
 
-/// Every kernel but those of growth and walks, once and quickly, on numbers that tell when one index is wrong: the test that faults are tried on.
+/// Every kernel but those of growth and walks, once and quickly, on numbers that tell when one index is wrong: the test
+/// that faults are tried on.
 #[test]
 fn every_kernel_once() {
     if !is_cuda() {
@@ -388,14 +392,14 @@ fn every_kernel_once() {
     shows_the_same(&Model::open(Path::new(file)).expect("it has convolutions"), 9, false);
 }
 
-/// As the reference does, behind so many tokens.
+/// As the reference does, after so many tokens.
 fn shows_the_same(model: &Model, tokens: usize, is_eager: bool) {
     let text = Dice::new(6).tokens(tokens, model.config.vocabulary);
     let expected = shown(model, Tier::Reference, &text, false);
     close(&expected, &shown(model, Tier::Cuda, &text, is_eager));
 }
 
-/// Numbers beside the reference's: off by what rounding to bf16 explains, far less than one wrong element.
+/// Numbers compared with the reference's: off by what rounding to bf16 explains, far less than one wrong element.
 fn close(expected: &[f32], found: &[f32]) {
     assert_eq!(expected.len(), found.len());
     let spread = (expected.iter().map(|x| x * x).sum::<f32>() / expected.len() as f32).sqrt();
@@ -447,7 +451,7 @@ fn a_long_context_is_joined_from_partitions() {
         for end in [255, 256, 257, 511, 512, 513, 610] {
             rows.push(session.prefill(&text[done..end]).expect("it fits").to_vec());
             done = end;
-            // A row behind them, and the same beside others: one more bit pattern that must not change.
+            // A row after them, and the same among others: one more bit pattern that must not change.
             let mut alone = session.forward(1).expect("planned");
             alone.push(7, 0, 0, |tail| {
                 tail[0] = 0;
@@ -532,7 +536,8 @@ fn devices_that_cannot_be_used_end_with_4() {
     }
 }
 
-/// A compiler that refuses everything is not asked for what another process compiled, and asked where that cannot be trusted.
+/// A compiler that refuses everything is not asked for what another process compiled, and asked where that cannot be
+/// trusted.
 #[test]
 fn kernels_are_compiled_once() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -16,8 +16,8 @@ use crate::{
     emulated_kernels::{BLOCKS, QUICK, told},
 };
 
-/// What the tests would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in one of the orders
-/// of threads. Faults are tried side by side.
+/// What the tests would not notice is not tested: kernels with a fault in one of these lines must fail one of them, in
+/// one of the orders of threads. Faults are tried side by side.
 fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[&str]) {
     let next = AtomicUsize::new(0);
     let unnoticed = Mutex::new(Vec::new());
@@ -31,7 +31,8 @@ fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // The quickest first; growth and walks are tests of their own. Some ops are of a few families alone.
+                    // The quickest first; growth and walks are tests of their own. Some ops are of a few families
+                    // alone.
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
                         Some(("pruning.cuh", _)) => &[&[WHOLE]],
@@ -65,7 +66,8 @@ fn every_index_matters() {
     every_fault_is_noticed(SHIFT, &lines_with("index("), "80", &["forwards"]);
 }
 
-/// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself refuses.
+/// Kernels that go on without what they wait for; and one that does not wait at all, which the emulation itself
+/// refuses.
 #[test]
 #[ignore = "takes long: .ci/full runs it"]
 fn every_wait_for_other_kernels_is_missed() {
@@ -74,7 +76,8 @@ fn every_wait_for_other_kernels_is_missed() {
     every_fault_is_noticed(WITHOUT, &waits[..1], OVERLAPPING.1, &["forwards"]);
 }
 
-/// Kernels that do not wait for the copy of a streamed matrix, and copies that do not wait for the kernels that read what they overwrite.
+/// Kernels that do not wait for the copy of a streamed matrix, and copies that do not wait for the kernels that read
+/// what they overwrite.
 #[test]
 fn waits_that_streamed_weights_lack_are_missed() {
     let (bits, unjoined) = ("on cuda within", "error 904");
@@ -90,7 +93,8 @@ fn waits_that_streamed_weights_lack_are_missed() {
     }
 }
 
-/// Two faults of each kind that a first hour on a GPU would show: each is seen by a check of single kernels, which says what is wrong.
+/// Two faults of each kind that a first hour on a GPU would show: each is seen by a check of single kernels, which says
+/// what is wrong.
 #[test]
 fn planted_faults_are_caught() {
     let line = |word: &str| {
@@ -124,7 +128,7 @@ fn planted_faults_are_caught() {
             (ORDER, "forwards"),
             "bits depend on the width",
         ),
-        // Beyond what halves hold, and behind the last weight.
+        // Beyond what halves hold, and after the last weight.
         (
             "fragments_saturate",
             SHIFT,

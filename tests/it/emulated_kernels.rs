@@ -1,4 +1,5 @@
-//! Single CUDA kernels and the driver's refusals, on the emulated device: `kernels/cuda/emu/checks.cpp`, in every order of blocks and threads.
+//! Single CUDA kernels and the driver's refusals, on the emulated device: `kernels/cuda/emu/checks.cpp`, in every order
+//! of blocks and threads.
 
 use std::{
     path::{Path, PathBuf},
@@ -34,7 +35,7 @@ pub(crate) const QUICK: [&str; 9] = [
     "attention_of_trees",
 ];
 
-/// The program of the checks, beside the emulation that it uses.
+/// The program of the checks, in the folder of the emulation that it uses.
 fn checks() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -87,7 +88,7 @@ fn kernels_do_not_depend_on_the_order_of_blocks() {
 
 #[test]
 fn early_kernels_come_behind_kernels() {
-    hold(&["no_early_kernel_behind_a_copy"], &[OVERLAPPING]);
+    hold(&["no_early_kernel_after_a_copy"], &[OVERLAPPING]);
 }
 
 #[test]
@@ -105,7 +106,8 @@ fn a_write_before_the_wait_is_caught() {
     assert!(!told.status.success() && complained.contains("written before"), "{complained}");
 }
 
-/// Every launch of a program leaves a line with what it asked for; that no kernel asks for much more than it has to is in the checks.
+/// Every launch of a program leaves a line with what it asked for; that no kernel asks for much more than it has to is
+/// in the checks.
 #[test]
 fn traffic_is_told_of_every_launch() {
     let lines = exact_model().with_extension("traffic.txt");
@@ -138,7 +140,8 @@ fn a_fault_of_the_second_trip_is_noticed() {
     }
 }
 
-/// Where kernels overlap, how to switch it off, and what becomes of captures that a driver refuses with it: the same tokens.
+/// Where kernels overlap, how to switch it off, and what becomes of captures that a driver refuses with it: the same
+/// tokens.
 #[test]
 fn kernels_overlap_where_they_can_and_may() {
     let prompts = exact_model().with_extension("overlap.jsonl");

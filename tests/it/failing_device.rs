@@ -44,7 +44,7 @@ fn a_run_ends_with_4_and_what_it_said_stands() {
     assert!(whole.starts_with(said.trim_end()), "{said:?} of {whole:?}");
 }
 
-/// Steps until the device fails, and asks again behind that.
+/// Steps until the device fails, and asks again after that.
 fn decodes_until_it_fails(schedule: Schedule) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("model.gguf");

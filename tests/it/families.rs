@@ -50,7 +50,8 @@ fn data(family: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family)
 }
 
-/// The folder of a family with a changed configuration. Fixtures have no tokenizer, which a folder must have: it gets an empty one.
+/// The folder of a family with a changed configuration. Fixtures have no tokenizer, which a folder must have: it gets
+/// an empty one.
 fn open_folder(family: &str, edit: impl FnOnce(&mut Value)) -> Result<Model, ModelError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let name = "model.safetensors";
@@ -86,7 +87,8 @@ pub(crate) fn models() -> &'static [TinyModel] {
     })
 }
 
-/// Those that tests of forwards try: of an emulated device, which is slow, one container of a family, unless everything is tried.
+/// Those that tests of forwards try: of an emulated device, which is slow, one container of a family, unless everything
+/// is tried.
 pub(crate) fn some_models() -> impl Iterator<Item = &'static TinyModel> {
     let is_all = !is_cuda() || everything();
     models().iter().enumerate().filter(move |(i, _)| is_all || matches!(i % 4, 0 | 3)).map(|(_, model)| model)

@@ -1,5 +1,5 @@
-//! What the machine does to the program: kills, full disks, lost pages, refused memory and threads. Files under their final names are
-//! whole at any time, and what is said names the file and what to do.
+//! What the machine does to the program: kills, full disks, lost pages, refused memory and threads. Files under their
+//! final names are whole at any time, and what is said names the file and what to do.
 
 use std::{
     fs::{self, File},
@@ -26,8 +26,8 @@ use crate::{
     tiny_model::Dice,
 };
 
-/// Starts the command again and again and kills it after any time up to what it takes; `is_whole` looks at what is there then.
-/// Afterwards it runs to its end.
+/// Starts the command again and again and kills it after any time up to what it takes; `is_whole` looks at what is
+/// there then. Afterwards it runs to its end.
 fn killed_any_time(kills: u32, seed: u64, command: &dyn Fn() -> Command, is_whole: &dyn Fn()) {
     let mut dice = Dice::new(seed);
     #[expect(clippy::disallowed_methods, reason = "kills are spread over the time that the command takes")]
@@ -128,7 +128,7 @@ fn limited(limit: &str, command: &Command) -> Command {
     shell
 }
 
-/// Names of what a folder has beside `known`.
+/// Names of what a folder has in addition to `known`.
 fn others_in(folder: &Path, known: &[&str]) -> Vec<String> {
     let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("listed").file_name());
     let names = names.map(|name| name.into_string().expect("UTF-8"));

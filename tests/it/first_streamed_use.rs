@@ -1,4 +1,5 @@
-//! The first use of a model whose weights are streamed: it says how long it takes, measures the substitute, and divides a budget of memory.
+//! The first use of a model whose weights are streamed: it says how long it takes, measures the substitute, and divides
+//! a budget of memory.
 
 use std::{
     fs,

@@ -1,7 +1,7 @@
 //! The fuzz targets as tests: every seed, and a fixed number of mutations of the seeds, about a second for each target.
 //!
-//! A seed whose name begins with `valid` must be accepted: when a format changes, seeds of the old one are written anew by
-//! `UPDATE_FUZZ_SEEDS=1 cargo test --test it seeds_can_be_written`. Others are inputs that once did harm.
+//! A seed whose name begins with `valid` must be accepted: when a format changes, seeds of the old one are written anew
+//! by `UPDATE_FUZZ_SEEDS=1 cargo test --test it seeds_can_be_written`. Others are inputs that once did harm.
 
 use std::{
     fs,
@@ -115,8 +115,8 @@ fn requests() {
     smoke("requests", targets::requests::check, 2_000, 200);
 }
 
-/// Written to the checkout where `UPDATE_FUZZ_SEEDS` says so, after a format was changed on purpose; else to where they are tried
-/// only.
+/// Written to the checkout where `UPDATE_FUZZ_SEEDS` says so, after a format was changed on purpose; else to where they
+/// are tried only.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "who changes a format says so")]
 fn seeds_can_be_written_anew() {

@@ -1,5 +1,6 @@
-//! The script for a GPU machine, `benches/gpu-check.sh`: the tests that it names are there, and none of its checks passes without them. Also
-//! that scripts which run `yggc` on a model reach a GPU. `.ci/full` rehearses the script as a whole.
+//! The script for a GPU machine, `benches/gpu-check.sh`: the tests that it names are there, and none of its checks
+//! passes without them. Also that scripts which run `yggc` on a model reach a GPU. `.ci/full` rehearses the script as a
+//! whole.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 

@@ -1,4 +1,5 @@
-//! Masks of drafted nodes: those that are computed while a device verifies a tree change no token of a constrained answer.
+//! Masks of drafted nodes: those that are computed while a device verifies a tree change no token of a constrained
+//! answer.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ const SHAPE: StepShape =
 const PROMPT: [u32; 6] = [40, 41, 42, 40, 41, 42];
 const HOT: Sampling = Sampling { temperature: 0.9, top_k: 0, top_p: 0.95, min_p: 0.0, seed: 5 };
 
-/// Proposes the true continuation, and beside each of its tokens another.
+/// Proposes the true continuation, and for each of its tokens another.
 #[derive(Debug)]
 struct Tempting(Vec<u32>);
 

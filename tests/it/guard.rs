@@ -1,6 +1,7 @@
 //! The guard, judged by recorded requests: it takes little from those that pay and saves those that do not.
 //!
-//! The requests were recorded on a machine, and the plan is made from its profile; costs are the plan's, or dearer, so no clock decides.
+//! The requests were recorded on a machine, and the plan is made from its profile; costs are the plan's, or dearer, so
+//! no clock decides.
 
 use ygg_profiler::TokenTrace;
 use yggc::{

@@ -15,7 +15,7 @@ use yggc::{
 use crate::tiny_model::{Dice, is_cuda, session};
 
 const CONTEXT: usize = 64;
-/// Of a logit, beside the largest: the engine rounds nothing to less than single precision here.
+/// Of a logit, relative to the largest: the engine rounds nothing to less than single precision here.
 const TOLERANCE: f32 = 2e-4;
 
 /// Weights by their names in the drafter's file, and the verifier's table of tokens, which is its head too.
@@ -58,8 +58,8 @@ impl Weights {
         heads.chunks(width).flat_map(rotate).collect()
     }
 
-    /// Logits for the token behind each of `tokens[1..]`, where `hidden[p]` is the verifier's hidden row at `p`, and the drafter's own
-    /// last hidden rows.
+    /// Logits for the token after each of `tokens[1..]`, where `hidden[p]` is the verifier's hidden row at `p`, and the
+    /// drafter's own last hidden rows.
     fn forward(&self, tokens: &[u32], hidden: &[Vec<f32>]) -> Vec<(Vec<f32>, Vec<f32>)> {
         let layer = |part: &str| format!("layers.0.{part}.weight");
         let SyntheticSpec { width, heads, kv_heads, head_dim, .. } = self.spec;

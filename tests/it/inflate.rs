@@ -1,4 +1,5 @@
-//! Inflated models answer what the small ones do: in every weight format, in every supported family, and as a whole program.
+//! Inflated models answer what the small ones do: in every weight format, in every supported family, and as a whole
+//! program.
 
 use std::{fs, path::Path};
 
@@ -26,7 +27,7 @@ fn argmax(logits: &[f32]) -> u32 {
     (0..logits.len()).rev().max_by(|a, b| logits[*a].total_cmp(&logits[*b])).expect("logits") as u32
 }
 
-/// The logits behind a prompt and behind each of the tokens that follow it.
+/// The logits after a prompt and after each of the tokens that follow it.
 fn logits(model: &TinyModel, class: Class, prompt: &[u32], next: &mut dyn FnMut(&[f32]) -> Option<u32>) {
     let set = model.build(class, KvFormat::F16, vec![1]);
     let mut session = session(&set, prompt.len() + TOKENS, 1, 1);
@@ -45,8 +46,9 @@ fn logits(model: &TinyModel, class: Class, prompt: &[u32], next: &mut dyn FnMut(
 /// Greedy tokens of an answer.
 const TOKENS: usize = 24;
 
-/// Along a greedy answer of the small model the inflated one has its logits and its tokens. Where activations are rounded, one that another
-/// rounding of a gain moves across an edge moves logits, and a token whose rival was near may change.
+/// Along a greedy answer of the small model the inflated one has its logits and its tokens. Where activations are
+/// rounded, one that another rounding of a gain moves across an edge moves logits, and a token whose rival was near may
+/// change.
 fn answers_the_same(small: &TinyModel, shape: &str, class: Class) {
     let large = inflated(small, shape);
     let count = if is_cuda() { 6 } else { TOKENS };
@@ -74,7 +76,8 @@ fn answers_the_same(small: &TinyModel, shape: &str, class: Class) {
     assert!(equal >= least, "{what}: {equal} of {count} tokens are equal");
 }
 
-/// More of everything; with more keys for the same queries; and for short blocks with one query head more beside two.
+/// More of everything; with more keys for the same queries; and for short blocks with one query head in addition to
+/// two.
 const SHAPES: [&str; 3] = [
     "layers=3,width=512,mlp=512,heads=8,kv_heads=4",
     "layers=2,width=768,mlp=256,heads=4,kv_heads=4",

@@ -1,4 +1,5 @@
-//! Drafters that find things out as they are served: through plans and engines, with what they found kept from run to run.
+//! Drafters that find things out as they are served: through plans and engines, with what they found kept from run to
+//! run.
 
 use std::{fs, path::Path, process::Command};
 

@@ -1,4 +1,5 @@
-//! Packed weights that are kept: the second start maps them and gives the same bits, and nothing but the same model uses them.
+//! Packed weights that are kept: the second start maps them and gives the same bits, and nothing but the same model
+//! uses them.
 
 use std::{
     fs,

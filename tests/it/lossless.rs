@@ -230,7 +230,7 @@ impl Case {
     }
 }
 
-/// The model with a drafter model beside it, whose head may be trimmed.
+/// The model with a drafter model added, whose head may be trimmed.
 fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut Dice) -> Arc<ExecutableSet> {
     let pair = match case.kind {
         Kind::HiddenState => hidden_pair(model, class, *dice.pick(&[256, 256, 24])),
@@ -343,7 +343,8 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
 /// Cases of which one is run on a device, which may be emulated.
 const CASES_OF_DEVICE: u64 = 16;
 
-/// Where too little is drafted or accepted, equal tokens show nothing. A device runs few cases, of which random weights accept few.
+/// Where too little is drafted or accepted, equal tokens show nothing. A device runs few cases, of which random weights
+/// accept few.
 fn shows_something((drafted, accepted): (u64, u64), least: (u64, u64)) {
     let (least_drafted, least_accepted) = if is_cuda() { (10, 1) } else { (part(least.0), part(least.1)) };
     assert!(

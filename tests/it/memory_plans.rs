@@ -1,4 +1,5 @@
-//! Plans within a budget of memory: what is derived of how weights are divided is what a runtime finds, and the plan alone says how to run.
+//! Plans within a budget of memory: what is derived of how weights are divided is what a runtime finds, and the plan
+//! alone says how to run.
 
 use std::{
     collections::BTreeSet,
@@ -76,7 +77,7 @@ fn every_division_is_what_its_budget_gives() {
         let groups = set.graph().streamed_groups();
         assert_eq!(groups.is_empty(), split.placed.streamed == 0);
         assert!(split.whole <= split.placed.resident - splits.fixed);
-        // All groups behind the first that is streamed are, too, and the matrices of all before it are whole.
+        // All groups after the first that is streamed are, too, and the matrices of all before it are whole.
         assert!(groups.windows(2).all(|pair| pair[0] + 1 == pair[1]));
         assert_eq!(split.whole == 0, groups.first() == Some(&0));
         let bits: Vec<u32> = split.substitutes.iter().map(|(bits, _)| *bits).collect();
@@ -174,7 +175,8 @@ fn a_budget_is_planned_and_the_plan_alone_says_how_to_run() {
     let streamed = json(answer(&["--plan", path, "--drafter", "substitute"]));
     assert_eq!(streamed["token_ids"], expected);
     assert!(streamed["stats"]["drafted"].as_u64() > Some(0), "{streamed}");
-    // What a plan is for is what runs: other weights in memory are refused, and a longer context than there is memory for.
+    // What a plan is for is what runs: other weights in memory are refused, and a longer context than there is memory
+    // for.
     refused(
         &mut answer(&["--plan", path, "--resident", "1T"]),
         3,

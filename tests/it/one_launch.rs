@@ -104,7 +104,8 @@ fn of_earlier_growths(tree: &TokenTree, width: usize) -> usize {
     parents.filter(|(node, parent)| growth(*parent) + 1 < growth(*node)).count()
 }
 
-/// Drafter models with a cache of their own: small ones, some of a larger vocabulary, and ones that read the verifier's hidden rows.
+/// Drafter models with a cache of their own: small ones, some of a larger vocabulary, and ones that read the verifier's
+/// hidden rows.
 #[test]
 fn the_device_grows_the_trees_of_drafter_models_too() {
     if !is_cuda() {

@@ -1,4 +1,5 @@
-//! Where a plan fits: each fact that a measured figure follows from, changed alone, is refused with what was expected and what was found.
+//! Where a plan fits: each fact that a measured figure follows from, changed alone, is refused with what was expected
+//! and what was found.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,8 +21,8 @@ use yggc::{
 
 use crate::{committed_plans::machine_profile, tiny_profiles::NOW};
 
-/// A tiny model, and a profile that is said to be measured with it on this machine: of a drafter without a model, so that it is planned at
-/// once.
+/// A tiny model, and a profile that is said to be measured with it on this machine: of a drafter without a model, so
+/// that it is planned at once.
 struct Measured {
     folder: tempfile::TempDir,
     profile: Profile,

@@ -1,4 +1,4 @@
-//! The Python package by its own tests, with the native module that cargo built beside these.
+//! The Python package by its own tests, with the native module that cargo built into the same folder.
 
 use std::{fs, path::Path, process::Command};
 

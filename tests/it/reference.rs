@@ -218,9 +218,9 @@ fn is_white_space(bytes: &[u8]) -> bool {
 
 /// The model file names the pre-tokenizer `smollm`, which cuts digits off before anything else; the model's own
 /// `tokenizer.json` and llama.cpp do so too. Then the white space before a digit is the end of its piece and stays
-/// whole. The reference tool ignored the name and cut as GPT-2 does: the last white space goes with the word behind it,
-/// or, before digits, which no token joins with it, alone. One character is the same either way; a longer run, as in the
-/// indented examples of two of the prompts, is not.
+/// whole. The reference tool ignored the name and cut as GPT-2 does: the last white space goes with the word after it,
+/// or, before digits, which no token joins with it, alone. One character is the same either way; a longer run, as in
+/// the indented examples of two of the prompts, is not.
 #[test]
 fn prompts_have_the_reference_s_tokens_but_for_white_space_before_digits() {
     let tokenizer = best().tokenizer();

@@ -1,4 +1,5 @@
-//! Plans that are refined: measured for longer than a first use had time for, by a command of its own, or by a service that nobody asks.
+//! Plans that are refined: measured for longer than a first use had time for, by a command of its own, or by a service
+//! that nobody asks.
 
 use std::{
     collections::BTreeSet,
@@ -64,7 +65,8 @@ fn a_refined_plan_knows_more_drafters_and_changes_no_answer() {
     let cache = folder.path();
     let path = kept(cache, "plan").expect("a first use makes a plan");
     let made = fs::read(&path).expect("readable");
-    // How much is measured is a matter of time, and so what is planned; of every drafter at least one answer is recorded.
+    // How much is measured is a matter of time, and so what is planned; of every drafter at least one answer is
+    // recorded.
     let recorded = || {
         let profile = kept(cache, "profile").expect("what was measured is kept");
         let profile = profile_file::read(&profile).expect("a profile");

@@ -1,7 +1,7 @@
 //! The planner's replays against the real thing: what a shape means to the search is what it means to a decoder.
 //!
-//! A tiny model is profiled as `yggc profile` does it. Then the recorded requests are decoded again, at shapes that were
-//! never run, and compared step by step with what the replays say of these shapes.
+//! A tiny model is profiled as `yggc profile` does it. Then the recorded requests are decoded again, at shapes that
+//! were never run, and compared step by step with what the replays say of these shapes.
 
 use std::{
     collections::BTreeMap,
@@ -312,7 +312,7 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
     let (mut narrow, mut wide) = (0, 0);
 
     let trace = traces().next().expect("layer skip was recorded");
-    // Rows that are dear beside the rest of a step, and rows that cost nearly nothing.
+    // Rows that are dear compared with the rest of a step, and rows that cost nearly nothing.
     for (depth, draft_width, verify_width, fixed_us) in [(3, 2, 6, 6.0), (4, 4, 8, 20.0), (6, 2, 8, 500.0)] {
         let calibration = Calibration::fit(&judge_trees(&[trace], draft_width)).expect("nodes were recorded");
         let (top_k, draft_temperature) = (trace.top_k as usize, trace.draft_temperature);

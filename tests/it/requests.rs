@@ -1,4 +1,5 @@
-//! Requests through engines: on any terms the same with every drafter, turn after turn, cancelled or not, in several engines at once.
+//! Requests through engines: on any terms the same with every drafter, turn after turn, cancelled or not, in several
+//! engines at once.
 
 use std::{sync::mpsc, thread};
 

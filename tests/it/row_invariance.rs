@@ -1,5 +1,5 @@
-//! Row invariance of whole forwards: the bits of a row's logits and of its hidden row depend on its logical sequence and
-//! nothing else.
+//! Row invariance of whole forwards: the bits of a row's logits and of its hidden row depend on its logical sequence
+//! and nothing else.
 //!
 //! The judge decodes every sequence one token at a time on one thread. Equality is of bits; there is no tolerance.
 
@@ -52,7 +52,7 @@ impl Judge {
         Self { session: session(set, context, 1, 1), tokens: Vec::new() }
     }
 
-    /// Bits of the logits behind `sequence`, then of the hidden row they are made of.
+    /// Bits of the logits after `sequence`, then of the hidden row they are made of.
     fn shown(&mut self, sequence: &[u32]) -> Vec<u32> {
         let common = self.tokens.iter().zip(sequence).take_while(|(a, b)| a == b).count();
         let kept = common.min(sequence.len() - 1);

@@ -71,8 +71,8 @@ fn ends_at_the_last_growth(decoder: &Decoder) -> bool {
     last.index() + decoder.shape().draft_width >= tree.len()
 }
 
-/// Takes `limits` of tokens in turn under both schedules; gives what was drafted ahead, of which heads must be as many as there were
-/// to take.
+/// Takes `limits` of tokens in turn under both schedules; gives what was drafted ahead, of which heads must be as many
+/// as there were to take.
 fn in_step(
     plain: &mut Decoder,
     ahead: &mut Decoder,

@@ -52,7 +52,7 @@ fn decoder(
     Decoder::new(session, Some(Box::new(drafter)), SHAPE).expect("a planned width")
 }
 
-/// The token that a forward without `set` says behind `history`, by a sequence of its own.
+/// The token that a forward without `set` says after `history`, by a sequence of its own.
 fn said(slow: &mut Session, history: &[u32], set: &GroupSet) -> u32 {
     let (last, before) = history.split_last().expect("not empty");
     slow.restart(before).expect("a short text");

@@ -1,4 +1,5 @@
-//! Models in several GGUF files: any part opens the whole, with the bits of the single file; parts that do not fit are refused.
+//! Models in several GGUF files: any part opens the whole, with the bits of the single file; parts that do not fit are
+//! refused.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +28,7 @@ pub(crate) fn part(number: usize, count: usize) -> String {
     format!("tiny-{number:05}-of-{count:05}.gguf")
 }
 
-/// What a part says beside its tensors.
+/// What a part says in addition to its tensors.
 pub(crate) type Metadata = BTreeMap<String, Value>;
 
 /// Writes `tiny.gguf` and the same in parts, the first without a tensor; `change` may change what a part (from 0) says.

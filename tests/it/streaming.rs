@@ -1,4 +1,5 @@
-//! Streamed weights: whatever is in memory and whatever is read for every forward, the bits are the same; and what goes wrong is told.
+//! Streamed weights: whatever is in memory and whatever is read for every forward, the bits are the same; and what goes
+//! wrong is told.
 
 use std::{
     fs::{self, File},
@@ -26,7 +27,8 @@ use crate::emulated_cuda::on_cuda;
 use crate::program::{failure, success, yggc};
 use crate::tiny_model::{Class, Dice, TinyModel, bits, is_cuda, session, tested_tiers};
 
-/// Several layers of matrices of several pages: so some of them are streamed through a buffer that is smaller than they.
+/// Several layers of matrices of several pages: so some of them are streamed through a buffer that is smaller than
+/// they.
 fn spec(format: WeightFormat, tied: bool) -> SyntheticSpec {
     // An emulated device is a thousand times as slow.
     let (layers, feed_forward) = if is_cuda() { (4, 256) } else { (6, 512) };
@@ -224,7 +226,8 @@ fn what_streamed_weights_take_of_the_host_counts_in_the_limit_of_memory() {
     assert!(refused.contains(said), "{refused}");
 }
 
-/// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute beside streamed forwards.
+/// Draft phases and verifications without the host stream too: of the model without a sub-layer, and of a substitute in
+/// addition to streamed forwards.
 #[test]
 fn steps_without_the_host_are_those_of_a_model_in_memory() {
     if !is_cuda() {

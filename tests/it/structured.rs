@@ -1,4 +1,5 @@
-//! Constrained answers: whatever drafts, they are plain constrained decoding's to the bit, and they are what they have to be.
+//! Constrained answers: whatever drafts, they are plain constrained decoding's to the bit, and they are what they have
+//! to be.
 
 use std::process::Command;
 
@@ -249,7 +250,7 @@ fn what_cannot_be_kept_is_refused_and_the_engine_goes_on() {
     );
 }
 
-/// A text of `n` behind `b`, which many rules read at once, each from every place of the text on.
+/// A text of `n` after `b`, which many rules read at once, each from every place of the text on.
 fn read_often() -> Constraint {
     let rules: Vec<String> = (0..450).map(|number| format!("r{number}: \"n\" r{number} | \"n\"\n")).collect();
     let names: Vec<String> = (0..450).map(|number| format!("r{number}")).collect();

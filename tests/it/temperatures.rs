@@ -1,5 +1,5 @@
-//! Plans by temperature on their way: what is recorded at each, the plan that is searched for each, and one engine that serves
-//! them all in turn, with plain decoding's tokens.
+//! Plans by temperature on their way: what is recorded at each, the plan that is searched for each, and one engine that
+//! serves them all in turn, with plain decoding's tokens.
 
 use std::{
     sync::{Arc, OnceLock},

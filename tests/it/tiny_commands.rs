@@ -56,7 +56,8 @@ pub(crate) fn quick_model() -> &'static Path {
     MODEL.get_or_init(|| write("quick.gguf", &SyntheticSpec { layers: 3, context: 96, ..spec() }))
 }
 
-/// The command with [`quick_model`], on the tier that is tested where one is enough: what measures is as quick as it can be.
+/// The command with [`quick_model`], on the tier that is tested where one is enough: what measures is as quick as it
+/// can be.
 pub(crate) fn on_quick(command: &str) -> Command {
     let mut yggc = yggc();
     yggc.arg(command).arg("-m").arg(quick_model()).args(["--threads", "1"]);
@@ -86,7 +87,8 @@ pub(crate) fn profile() -> &'static Path {
     PROFILE.get_or_init(|| {
         let path = folder().join("tiny.profile");
         let mut command = on_tiny("profile");
-        // A sample of everything: on a busy machine there may be no time for more, and how long anything takes decides no test.
+        // A sample of everything: on a busy machine there may be no time for more, and how long anything takes decides
+        // no test.
         command.args(["--rehearsal", "--budget", "60", "--prompts"]).arg(prompts()).arg("-o").arg(&path);
         let said = success(&command.output().expect("yggc starts"));
         assert!(said.contains("requests recorded"), "{said}");

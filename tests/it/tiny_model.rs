@@ -58,7 +58,8 @@ impl TinyModel {
         Self { name, model, format, resident: None, sets: Default::default() }
     }
 
-    /// The same with at most so many bytes of weights in memory, which must have been opened with a place for the others.
+    /// The same with at most so many bytes of weights in memory, which must have been opened with a place for the
+    /// others.
     pub(crate) fn within(self, resident: usize) -> Self {
         Self { name: format!("{}.streamed", self.name), resident: Some(resident), ..self }
     }
@@ -92,8 +93,8 @@ impl TinyModel {
         all.filter(is_one).collect()
     }
 
-    /// A class for tests of what lies above the kernels. Slow tiers have nothing of their own to get wrong there, and come
-    /// seldom.
+    /// A class for tests of what lies above the kernels. Slow tiers have nothing of their own to get wrong there, and
+    /// come seldom.
     pub(crate) fn any_class(&self, dice: &mut Dice) -> Class {
         let chances = |class: &Class| match class.tier {
             Tier::Reference => 1,
@@ -124,7 +125,7 @@ impl TinyModel {
     }
 }
 
-/// Names a device whose tier is tested beside the reference, instead of those of this processor: `cuda`.
+/// Names a device whose tier is compared with the reference, instead of those of this processor: `cuda`.
 pub(crate) const DEVICE: &str = "YGG_TEST_DEVICE";
 
 /// Whether the tests are of a GPU, emulated or not.
@@ -139,7 +140,8 @@ fn asked_tier() -> Option<Tier> {
     std::env::var("YGG_ISA").ok().map(|name| name.parse().expect("a tier"))
 }
 
-/// Tiers that are tested: those of this processor, or the one of the device that the environment names, and the reference.
+/// Tiers that are tested: those of this processor, or the one of the device that the environment names, and the
+/// reference.
 pub(crate) fn tested_tiers() -> Vec<Tier> {
     if is_cuda() { vec![Tier::Reference, Tier::Cuda] } else { available_tiers() }
 }
@@ -165,12 +167,14 @@ pub(crate) fn part(all: u64) -> u64 {
     if everything() { all } else { all.div_ceil(2) }
 }
 
-/// Whether a tier's arithmetic is emulated: fused products of the portable tier in f64, which takes some ten times as long, or a whole device.
+/// Whether a tier's arithmetic is emulated: fused products of the portable tier in f64, which takes some ten times as
+/// long, or a whole device.
 pub(crate) fn is_slow(tier: Tier) -> bool {
     matches!(tier, Tier::Portable | Tier::Cuda)
 }
 
-/// How often something is tried: less often where arithmetic is emulated, least on a device, which is a thousand times as slow.
+/// How often something is tried: less often where arithmetic is emulated, least on a device, which is a thousand times
+/// as slow.
 pub(crate) fn cases(class: Class, all: u64) -> u64 {
     match class.tier {
         Tier::Cuda => all.div_ceil(8),
@@ -220,8 +224,8 @@ pub(crate) fn models() -> &'static [TinyModel] {
     })
 }
 
-/// The models of tests that hold whatever the format, where some of them are enough: one with odd shapes, one with nibbles, one with bit
-/// planes, and on a CPU one with bytes and one of a K format.
+/// The models of tests that hold whatever the format, where some of them are enough: one with odd shapes, one with
+/// nibbles, one with bit planes, and on a CPU one with bytes and one of a K format.
 pub(crate) fn some_models() -> impl Iterator<Item = &'static TinyModel> {
     let is_chosen = |model: &&TinyModel| match model.format {
         WeightFormat::BF16 | WeightFormat::Q4_1 | WeightFormat::Q6_K => true,

@@ -122,7 +122,7 @@ impl Recorder {
         Self { decoder, ends: loaded.end_ids().to_vec() }
     }
 
-    /// Steps behind `known` tokens, and compares the step with the recorded one.
+    /// Steps after `known` tokens, and compares the step with the recorded one.
     #[track_caller]
     pub(crate) fn check(&mut self, known: &[u32], sampling: Sampling, recorded: &StepTrace) {
         let Self { decoder, ends } = self;

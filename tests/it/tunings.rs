@@ -19,7 +19,7 @@ use crate::{
     tiny_profiles::NOW,
 };
 
-/// Logits of a prompt, of a wide forward behind it, of one row behind that, and the candidates of another.
+/// Logits of a prompt, of a wide forward after it, of one row after that, and the candidates of another.
 fn logits(session: &mut Session, rows: usize) -> Vec<u32> {
     let mut all = bits(session.restart(&[1, 2, 3, 4, 5, 6, 7]).expect("the prompt fits"));
     for rows in [rows, 1] {

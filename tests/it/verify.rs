@@ -1,5 +1,5 @@
-//! `yggc verify` over a tiny model: what it prints where all is well, and where a plan is stale. Faults of other kinds cannot be planted
-//! from here; the tests of the room plant them.
+//! `yggc verify` over a tiny model: what it prints where all is well, and where a plan is stale. Faults of other kinds
+//! cannot be planted from here; the tests of the room plant them.
 
 use std::{
     fs,
@@ -28,7 +28,8 @@ const PROPERTIES: [&str; 9] = [
     "draws",
 ];
 
-/// Whether a property was not checked since no earlier state of the model is known: another test may have used it before.
+/// Whether a property was not checked since no earlier state of the model is known: another test may have used it
+/// before.
 fn is_first_use(property: &str, was_not_checked: bool) -> bool {
     property == "model" && was_not_checked
 }
@@ -101,7 +102,8 @@ fn properties_that_are_asked_for_are_one_json_object() {
     );
 }
 
-/// A byte between the samples of the model's fingerprint, so that the plan fits; length and time of change are put back.
+/// A byte between the samples of the model's fingerprint, so that the plan fits; length and time of change are put
+/// back.
 #[test]
 fn a_changed_byte_of_the_model_is_named_by_its_tensor() {
     let folder = tempfile::tempdir().expect("a temporary folder");

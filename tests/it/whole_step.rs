@@ -1,6 +1,7 @@
 //! Steps without the host: what the device drafts, prunes, verifies and moves is what the host does, bit for bit.
 //!
-//! The judges are a decoder under the plain schedule that takes the same steps on the same device, and one without a drafter.
+//! The judges are a decoder under the plain schedule that takes the same steps on the same device, and one without a
+//! drafter.
 
 use std::sync::Arc;
 

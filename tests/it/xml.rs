@@ -1,5 +1,5 @@
-//! A check that a text is well-formed XML, as far as our own pages go: tags nest and are closed, attributes are quoted and
-//! come once, entities are known.
+//! A check that a text is well-formed XML, as far as our own pages go: tags nest and are closed, attributes are quoted
+//! and come once, entities are known.
 
 use std::collections::BTreeSet;
 

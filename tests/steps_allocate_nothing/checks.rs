@@ -179,7 +179,7 @@ pub(crate) fn check_tier(tier: Tier, activations: Activations, is_fastest: bool)
     let model = model();
     let (taken, set) = bytes_kept(|| set(&model, tier, activations));
     let announced = set.memory(&session_options(1)).weight_bytes;
-    // Programs of three widths are kept beside the weights.
+    // Programs of three widths are kept in addition to the weights.
     assert!(
         taken >= announced && taken <= announced + (1 << 20),
         "executables on {tier} took {taken} bytes, {announced} of weights were announced"

@@ -1,5 +1,6 @@
-//! Damaged and hostile model files of every family, in both containers: an error or a model, soon, without a panic, and without
-//! allocating for what a file claims to have. Both at once are told by the peak of live bytes beside the file's size.
+//! Damaged and hostile model files of every family, in both containers: an error or a model, soon, without a panic, and
+//! without allocating for what a file claims to have. Both at once are told by the peak of live bytes compared with the
+//! file's size.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,8 @@ const ALL: u64 = 100;
 
 /// What opening may allocate for each byte of the files.
 const BYTES_PER_BYTE: usize = 10;
-/// What it takes beside, whatever the file: tables of characters of the regular expressions that cut text into words.
+/// What it takes in addition, whatever the file: tables of characters of the regular expressions that cut text into
+/// words.
 const OWN_BYTES: usize = 12 << 20;
 /// The same where a hostile pattern makes the compiler of regular expressions go as far as its own limit.
 const PATTERN_BYTES: usize = 32 << 20;
@@ -93,7 +95,8 @@ fn vocabulary(found: &GgufVocabulary) -> Result<Vocabulary, yggc::text::TextErro
     })
 }
 
-/// A tokenizer of so many tokens: SentencePiece's for the families that have it and for one too small to spell all bytes, else in bytes.
+/// A tokenizer of so many tokens: SentencePiece's for the families that have it and for one too small to spell all
+/// bytes, else in bytes.
 fn tokenizer(family: &str, count: usize) -> Vocabulary {
     let is_marks = matches!(family, "llama" | "mistral" | "phi3" | "gemma2" | "gemma3" | "olmo2");
     let controls = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"];
@@ -200,7 +203,7 @@ fn try_files(place: &Path, files: &Files, opened: &str, what: &str, worst: &mut 
     let took = began.elapsed();
     *worst = (worst.0.max(peak), worst.1.max(took));
     assert!(took < TIME, "{what}: {took:?}, {result:?}");
-    // A template may make 16 MiB before it is refused, beside the tables.
+    // A template may make 16 MiB before it is refused, in addition to the tables.
     let is_costly = ["pattern", "doubling"].iter().any(|part| what.contains(part));
     let own = if is_costly { PATTERN_BYTES } else { OWN_BYTES };
     let limit = BYTES_PER_BYTE * size + own;
@@ -281,7 +284,7 @@ fn hostile_gguf(whole: &[u8]) -> Planned {
     for count in [0, 1, 1 << 20, 1 << 31, 1 << 40, 1 << 62, u64::MAX] {
         add(format!("{count} tensors"), edited(8, &count.to_le_bytes()));
         add(format!("{count} keys"), edited(16, &count.to_le_bytes()));
-        // Behind the header is the length of the first key.
+        // After the header is the length of the first key.
         add(format!("a key of {count} bytes"), edited(24, &count.to_le_bytes()));
         for name in [
             "tokenizer.ggml.tokens",
@@ -289,7 +292,7 @@ fn hostile_gguf(whole: &[u8]) -> Planned {
             "tokenizer.ggml.merges",
             "tokenizer.ggml.token_type",
         ] {
-            // Behind the name: type, type of the elements, number of them.
+            // After the name: type, type of the elements, number of them.
             if let Some(at) = place_of(whole, name) {
                 add(format!("{count} in {name}"), edited(at + 8, &count.to_le_bytes()));
             }
@@ -340,7 +343,7 @@ fn hostile_gguf(whole: &[u8]) -> Planned {
     planned
 }
 
-/// The place behind a name in a GGUF file: that of its type, or of a tensor's number of dimensions.
+/// The place after a name in a GGUF file: that of its type, or of a tensor's number of dimensions.
 fn place_of(bytes: &[u8], name: &str) -> Option<usize> {
     let sought = [&(name.len() as u64).to_le_bytes()[..], name.as_bytes()].concat();
     bytes.windows(sought.len()).position(|window| window == sought).map(|at| at + sought.len())

@@ -90,7 +90,7 @@ pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
     Arc::new(set)
 }
 
-/// The same executables with drafter models beside them: the model itself, and one that reads its hidden rows.
+/// The same executables with drafter models added: the model itself, and one that reads its hidden rows.
 pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     HiddenStateSpec::for_verifier(&spec()).write_folder(folder.path()).expect("written");
@@ -201,8 +201,8 @@ pub(crate) fn prompt() -> Vec<u32> {
 /// Committed tokens from which the counted steps are in another range, like the first.
 pub(crate) const FURTHER: usize = 75;
 
-/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets everything pass, within
-/// both of its ranges.
+/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets
+/// everything pass, within both of its ranges.
 pub(crate) fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
     let StepShape { depth, verify_width, .. } = SHAPE;
     let further = StepRange { from: FURTHER, drafts: true, depth, verify_width };

@@ -1,7 +1,8 @@
-//! Counts every allocation of the process: a decode step makes none, a session takes the memory it announced, and a damaged model
-//! file takes little.
+//! Counts every allocation of the process: a decode step makes none, a session takes the memory it announced, and a
+//! damaged model file takes little.
 //!
-//! A program of its own because an allocator belongs to a whole program; every part in a process of its own because all threads are counted.
+//! A program of its own because an allocator belongs to a whole program; every part in a process of its own because all
+//! threads are counted.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -81,8 +82,8 @@ fn peak_of<T>(work: impl FnOnce() -> T) -> (usize, T) {
 /// Names the part that a process of its own checks.
 const PART: &str = "YGG_TEST_PART";
 
-/// The one test. It has no harness, whose notice of a test that takes long would be counted. Filters of `cargo test` leave it out as
-/// they would with one.
+/// The one test. It has no harness, whose notice of a test that takes long would be counted. Filters of `cargo test`
+/// leave it out as they would with one.
 #[allow(clippy::print_stdout, reason = "it stands for the harness")]
 fn main() {
     const NAME: &str = "a_step_allocates_nothing_and_a_session_takes_what_it_announced";
@@ -114,7 +115,8 @@ fn main() {
     }
 }
 
-/// Checks every part in a process of its own, since allocations are those of a whole process: as many at once as there are processors for.
+/// Checks every part in a process of its own, since allocations are those of a whole process: as many at once as there
+/// are processors for.
 fn check_in_processes(names: &[String]) {
     let next = AtomicUsize::new(0);
     let program = std::env::current_exe().expect("this program");

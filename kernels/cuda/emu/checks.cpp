@@ -173,8 +173,8 @@ static void shared_memory_is_asked_for() {
     need(cuCtxSynchronize(), "run");
 }
 
-// A kernel that may begin early comes behind a kernel. (Where kernels overlap.)
-static void no_early_kernel_behind_a_copy() {
+// A kernel that may begin early comes after a kernel. (Where kernels overlap.)
+static void no_early_kernel_after_a_copy() {
     void* stream = nullptr;
     need(cuStreamCreate(&stream, 1), "make a stream");
     OnDevice<u32> words(4, 0u);
@@ -182,11 +182,11 @@ static void no_early_kernel_behind_a_copy() {
     YggMultiply nothing{0, words.get()};
     need(cuMemcpyHtoDAsync_v2(words.at, from, sizeof from, stream), "copy");
     expect(launch("ygg_nothing", {1, 1, 1}, YGG_WARP, 0, nothing, stream, true) != SUCCESS, "a kernel may begin while a copy still runs");
-    need(launch("ygg_nothing", {1, 1, 1}, YGG_WARP, 0, nothing, stream), "a kernel behind a copy");
+    need(launch("ygg_nothing", {1, 1, 1}, YGG_WARP, 0, nothing, stream), "a kernel after a copy");
     YggScale scale{};
     OnDevice<u32> skipped(1, 1u);
     scale.step = {skipped.get(), 0};
-    expect(launch("ygg_scale", {1, 1, 1}, YGG_ROW_THREADS, 0, scale, stream, true) == SUCCESS, "a kernel may not begin early behind another");
+    expect(launch("ygg_scale", {1, 1, 1}, YGG_ROW_THREADS, 0, scale, stream, true) == SUCCESS, "a kernel may not begin early after another");
     need(cuCtxSynchronize(), "run");
 }
 
@@ -312,7 +312,7 @@ struct Cache {
     }
 };
 
-// Rows that see a prefix without its last few places, and then tails of scattered slots behind the context.
+// Rows that see a prefix without its last few places, and then tails of scattered slots after the context.
 static std::vector<Row> scattered(u32 rows, u32 prefix, u32 tails, u32 context) {
     std::vector<Row> all;
     for (u32 w = 0; w < rows; ++w) {
@@ -328,7 +328,7 @@ static void attention_is_that_of_loops(const Heads& of, u32 W, u32 prefix, u32 t
     const std::vector<Row> rows = scattered(W, prefix, tails, context);
     const std::vector<float> queries = cache.queries_of(W);
     const double worst = cache.distance(rows, queries, cache.attend(rows, queries, 3));
-    expect(worst < 2e-5, "attention of " + std::to_string(W) + " rows of " + std::to_string(of.group) + " heads of " + std::to_string(of.head_dim) + " behind " +
+    expect(worst < 2e-5, "attention of " + std::to_string(W) + " rows of " + std::to_string(of.group) + " heads of " + std::to_string(of.head_dim) + " after " +
                              std::to_string(prefix) + " and " + std::to_string(tails) + " is off by " + std::to_string(worst));
 }
 
@@ -357,7 +357,7 @@ static void attention_of_a_long_context() {
     expect(worst < 2e-5, "attention to one place is off by " + std::to_string(worst));
 }
 
-// A row gets the same bits alone and beside others, in any number of blocks, and whether what it sees is committed already.
+// A row gets the same bits alone and among others, in any number of blocks, and whether what it sees is committed already.
 static void attention_of_rows() {
     for (const Heads& of : {Heads{128, 1, true}, Heads{64, 3, true, 150}, Heads{24, 4, false}}) {
         const Cache cache(of, 400);
@@ -380,7 +380,7 @@ static void attention_of_rows() {
     }
 }
 
-// Rows that see the same prefix, and ancestors in slots right behind it: `children` of every row, or a chain.
+// Rows that see the same prefix, and ancestors in slots right after it: `children` of every row, or a chain.
 static std::vector<Row> tree(u32 rows, u32 prefix, u32 children) {
     std::vector<Row> all(rows, Row{prefix, {}});
     for (u32 w = 0; w < rows; ++w) {
@@ -403,7 +403,7 @@ static void attention_of_trees() {
         const std::vector<Row> rows = tree(W, prefix, children);
         const std::vector<float> queries = cache.queries_of(W);
         const std::vector<float> found = cache.attend(rows, queries, 1);
-        const std::string what = "a tree of " + std::to_string(W) + " rows of heads of " + std::to_string(of.head_dim) + " behind " + std::to_string(prefix);
+        const std::string what = "a tree of " + std::to_string(W) + " rows of heads of " + std::to_string(of.head_dim) + " after " + std::to_string(prefix);
         const double worst = cache.distance(rows, queries, found);
         expect(worst < 2e-5, what + " is off by " + std::to_string(worst));
         for (const u32 blocks : {3u, W}) expect(cache.attend(rows, queries, blocks) == found, what + ": bits depend on the number of blocks");
@@ -555,7 +555,7 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
         const bool is_large = std::strncmp(layout.name, "nibbles", 7) == 0 || std::strcmp(layout.name, "bytes_wide") == 0;
         const bool is_wide = width > (is_gated && is_large ? 8u : 16u);
         const u32 of_block = is_wide ? YGG_WIDE_TILES / (is_gated ? 2 : 1) : 1, blocks = (tiles_n + of_block - 1) / of_block;
-        // Blocks that take pairs of parts of the inputs, and a join behind them; blocks that take all of the inputs. One thing each, or several.
+        // Blocks that take pairs of parts of the inputs, and a join after them; blocks that take all of the inputs. One thing each, or several.
         for (const u32 pairs : {is_wide ? YGG_SPLIT_K / 2 : 1, 1})
             for (const u32 most_blocks : {~0u, 3u}) {
                 OnDevice<float> out(static_cast<std::size_t>(width) * outputs, 0.0f), parts(static_cast<std::size_t>(pairs) * blocks * YGG_WIDE_TILES * YGG_TILE_N * width, 7.0f);
@@ -575,11 +575,11 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
                 need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
                 const u32 launched = std::min(blocks * pairs, most_blocks);
                 run(name.c_str(), {launched, 1, 1}, YGG_LINEAR_THREADS, shared, linear);
-                // Rows are asked for once for the outputs of a block, whatever their number. A block that asks a tile ahead does so behind its last
+                // Rows are asked for once for the outputs of a block, whatever their number. A block that asks a tile ahead does so after its last
                 // one, too.
                 const bool is_ahead = width == 8 || (!is_wide && !is_large);
-                const u32 behind = is_ahead ? std::min<u32>(YGG_SPLIT_K, tiles_k) * launched : 0;
-                asks_for_no_more(name, weights + 2.0 * (width * YGG_TILE_K * (tiles_k * blocks + behind)));
+                const u32 past_end = is_ahead ? std::min<u32>(YGG_SPLIT_K, tiles_k) * launched : 0;
+                asks_for_no_more(name, weights + 2.0 * (width * YGG_TILE_K * (tiles_k * blocks + past_end)));
                 if (pairs > 1) {
                     run((kind + "join").c_str(), {blocks, width / 8, 1}, YGG_LINEAR_THREADS, 0, linear);
                     asks_for_no_more(kind + "join", 4.0 * (pairs * blocks * YGG_WIDE_TILES * YGG_TILE_N * width));
@@ -631,7 +631,7 @@ static void products_of_long_rows() {
 static const std::map<std::string, std::function<void()>> CHECKS = {
     {"fragments_saturate", fragments_saturate},
     {"shared_memory_is_asked_for", shared_memory_is_asked_for},
-    {"no_early_kernel_behind_a_copy", no_early_kernel_behind_a_copy},
+    {"no_early_kernel_after_a_copy", no_early_kernel_after_a_copy},
     {"product", product},
     {"products", products},
     {"products_of_long_rows", products_of_long_rows},

@@ -1,11 +1,11 @@
 // A libcuda.so.1 for tests: the driver functions that the CUDA backend calls, with kernels run by the emulation. Streams do their work when
 // somebody waits for it, and no sooner; a capture records it, of all streams that join it by events. What a driver refuses is refused here too,
 // above all inside a capture: synchronisation, waiting for an event from outside, a stream that is not joined at the end, copies from memory of the
-// host that is not pinned, copies to or from memory that was never allocated. So are a kernel that may begin early right behind a copy or a join,
+// host that is not pinned, copies to or from memory that was never allocated. So are a kernel that may begin early right after a copy or a join,
 // and more shared memory than a function has asked for.
 //
 // A graph has the dependencies of its capture and no others. YGG_EMULATION_COPIES says when its copies to the device happen: `late`, just before the
-// first node that must come behind, or `early`, as soon as those before it have ended. So a node that does not wait for a copy does not find it, and
+// first node that must come after it, or `early`, as soon as those before it have ended. So a node that does not wait for a copy does not find it, and
 // a copy that does not wait for the readers of what it overwrites comes before them. YGG_EMULATION_FORGETS=joins:N leaves out the N-th wait of
 // every capture, from 0, by which its own stream joins another; forks:N that by which another stream waits once more for its own.
 //
@@ -85,7 +85,7 @@ struct Node {
     Kind kind;
     Work work;
     // Of a graph: the nodes that end before it begins.
-    std::vector<std::size_t> behind;
+    std::vector<std::size_t> predecessors;
 };
 
 struct Context {};
@@ -110,10 +110,10 @@ struct Capture {
 };
 struct Stream {
     std::shared_ptr<Capture> capture;
-    // What comes next in it is behind these.
+    // What comes next in it waits for these.
     std::vector<std::size_t> last;
     // What it was given last outside of captures.
-    Kind behind = Kind::KERNEL;
+    Kind last_kind = Kind::KERNEL;
     // Whoever reads before this is done finds what was there before, and whoever writes what it reads changes what it does. The first stays here
     // while it is done.
     std::deque<Node> waiting;
@@ -121,7 +121,7 @@ struct Stream {
     bool is_busy = false;
     // How much of it there ever was before what waits now.
     std::size_t done = 0;
-    // Memory before the last kernel that waited for all before it to end: what kernels behind it may find unchanged.
+    // Memory before the last kernel that waited for all before it to end: what kernels after it may find unchanged.
     std::map<std::uintptr_t, std::vector<unsigned char>> before;
 };
 struct Event {
@@ -205,7 +205,7 @@ static CUresult on(CUstream at, Kind kind, Work work) {
         return SUCCESS;
     }
     const std::lock_guard guard(queues);
-    stream.behind = kind;
+    stream.last_kind = kind;
     stream.waiting.push_back({kind, std::move(work), {}});
     return SUCCESS;
 }
@@ -241,7 +241,7 @@ static void drain(Stream& stream, std::size_t place = std::numeric_limits<std::s
         progress.notify_all();
     }
 }
-// The order of a graph's nodes with copies to the device as late as what is behind them allows, or as early as what is before them does.
+// The order of a graph's nodes with copies to the device as late as what comes after them allows, or as early as what is before them does.
 static std::vector<std::size_t> order_of(const std::vector<Node>& nodes) {
     const char* wish = std::getenv("YGG_EMULATION_COPIES");
     const bool is_early = wish && std::strcmp(wish, "early") == 0;
@@ -249,13 +249,13 @@ static std::vector<std::size_t> order_of(const std::vector<Node>& nodes) {
     std::vector<bool> is_done(nodes.size(), false);
     const std::function<void(std::size_t)> come_to = [&](std::size_t number) {
         if (is_done[number]) return;
-        for (const std::size_t before : nodes[number].behind) come_to(before);
+        for (const std::size_t before : nodes[number].predecessors) come_to(before);
         is_done[number] = true;
         order.push_back(number);
     };
     const auto is_ready = [&](std::size_t number) {
-        const auto& behind = nodes[number].behind;
-        return std::all_of(behind.begin(), behind.end(), [&](std::size_t before) { return is_done[before]; });
+        const auto& predecessors = nodes[number].predecessors;
+        return std::all_of(predecessors.begin(), predecessors.end(), [&](std::size_t before) { return is_done[before]; });
     };
     std::vector<std::size_t> copies;
     for (std::size_t number = 0; number < nodes.size(); ++number)
@@ -604,9 +604,9 @@ static void run_kernel(Stream& stream, const ygg_emulation::Kernel& kernel, cons
     }
     launch(nullptr);
 }
-// Behind one kernel, or first in a capture.
+// After one kernel, or first in a capture.
 static bool may_begin_early(const Stream& stream) {
-    if (!stream.capture) return stream.behind == Kind::KERNEL;
+    if (!stream.capture) return stream.last_kind == Kind::KERNEL;
     const auto& last = stream.last;
     return last.empty() || (last.size() == 1 && stream.capture->nodes[last[0]].kind == Kind::KERNEL);
 }
@@ -645,7 +645,7 @@ static bool is_joined(const Capture& capture, const std::vector<std::size_t>& la
     for (const std::size_t node : last) is_before[node] = true;
     for (std::size_t node = capture.nodes.size(); node-- > 0;)
         if (is_before[node])
-            for (const std::size_t before : capture.nodes[node].behind) is_before[before] = true;
+            for (const std::size_t before : capture.nodes[node].predecessors) is_before[before] = true;
     return std::all_of(is_before.begin(), is_before.end(), [](bool is) { return is; });
 }
 API cuStreamEndCapture(CUstream stream, CUgraph* graph) {

@@ -45,7 +45,7 @@
 struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
-// Found without a call. A library that is loaded late has little room for such variables, and room for no others beside them.
+// Found without a call. A library that is loaded late has little room for such variables, and no room for others in addition.
 #define YGG_QUICK_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) inline thread_local
 YGG_QUICK_THREAD_LOCAL dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -85,7 +85,7 @@ struct Operands {
 constexpr unsigned EXCHANGES_AHEAD = 16;
 
 struct Warp {
-    // Lanes that wait for all, and those that have ended, each behind so many exchanges.
+    // Lanes that wait for all, and those that have ended, each after so many exchanges.
     unsigned arrived = 0, left = 0, exchanges = 0;
     // What lanes showed: since they last waited for all, and before that.
     u32 shown[2 * EXCHANGES_AHEAD][32];
@@ -323,7 +323,7 @@ inline void give_stack(Fiber& fiber) {
 }
 
 // A write to protected memory of the device ends the program with a message, and so does every other fault of a kernel, such as one of the
-// pages behind what it was given. The rest is whose it was. A sanitizer says it by itself.
+// pages past what it was given. The rest is whose it was. A sanitizer says it by itself.
 inline struct sigaction before_ours;
 // The stack of a handler is too small for a formatted message.
 [[noreturn]] inline void tell_fault(const char* what) {

@@ -1,13 +1,14 @@
 //! Prepared activations: rows laid out for the linear kernels in a thread's scratch.
 //!
-//! Rows come in groups. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows of the group: a kernel
-//! walks one pointer, whatever the width. By numeric class:
+//! Rows come in groups. Inside a group, blocks of 32 inputs follow each other, and inside a block the rows of the
+//! group: a kernel walks one pointer, whatever the width. By numeric class:
 //!
 //! * `F32`: the values, `[group][block][row][32]`.
 //! * `F32Sums`: the values, then the sums of the first and of the last 16, 136 bytes in all.
 //! * `Bf16`: the values rounded to nearest even in bf16.
 //! * `Bf16Tiles`: as `Bf16`, in groups of 16 rows.
-//! * `Coded`: bytes of a [`CodedBlock`](crate::reference::CodedBlock), and what kernels want to know of them: see [`Coded`].
+//! * `Coded`: bytes of a [`CodedBlock`](crate::reference::CodedBlock), and what kernels want to know of them: see
+//!   [`Coded`].
 //!
 //! Inputs past `K` in the last block are zeros.
 
@@ -20,15 +21,16 @@ use super::{
 use crate::{Activations, Tier, WeightFormat, format::Coding};
 use std::ops::Range;
 
-/// Rows in a full group of a dense format.
+/// Rows in a full group of a dense format. Each keeps two chains of sums, which together take half of AVX-512's
+/// registers; AVX2 takes a group in parts.
 pub(super) const GROUP: usize = 8;
 
 /// Bytes of a row of a block of `F32Sums`, and the place of its sums.
 pub(super) const F32_ROW: usize = F32_SUMS + 8;
 pub(super) const F32_SUMS: usize = 4 * BLOCK;
 
-/// Bytes that a row of codes has behind each 256 inputs if they share a scale: the f32 scale, then the sums of the codes of
-/// each group, 16 bits each.
+/// Bytes that a row of codes has after each 256 inputs if they share a scale: the f32 scale, then the sums of the codes
+/// of each group, 16 bits each.
 pub(super) const SUMS: usize = 4 + 2 * 16;
 
 /// How activations lie in scratch.
@@ -41,10 +43,10 @@ pub(super) enum Layout {
     Coded(Coded),
 }
 
-/// Activations as bytes. A row of a block is 32 codes, then what sums of products start from: minus the product of the weights'
-/// bias and the sum of the codes. Where a scale is for 32 inputs, the f32 scale and the f32 product of the scale and
-/// the sum of the codes follow. Where it is for 256, there are two starts, for 16 inputs each if weights have groups of 16, else the first for all
-/// 32; and [`SUMS`] bytes a row follow the eight blocks of the group.
+/// Activations as bytes. A row of a block is 32 codes, then what sums of products start from: minus the product of the
+/// weights' bias and the sum of the codes. Where a scale is for 32 inputs, the f32 scale and the f32 product of the
+/// scale and the sum of the codes follow. Where it is for 256, there are two starts, for 16 inputs each if weights have
+/// groups of 16, else the first for all 32; and [`SUMS`] bytes a row follow the eight blocks of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Coded {
     /// Weights that share an integer scale, if activations share theirs by 256.
@@ -100,7 +102,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of one row behind each eight blocks.
+    /// Bytes of one row after each eight blocks.
     pub(super) const fn tail_bytes(self) -> usize {
         match self {
             Self::Coded(Coded { group_len: Some(_), .. }) => SUMS,

@@ -1,13 +1,14 @@
 //! Candidates that each thread found in its ranges of every row of logits, until they are merged.
 //!
-//! Every thread has a part of one memory. A part has, for each row, a list of its best logits and the largest logit and the
-//! sum of each of its ranges, in words: `[count, ranges, ids, logits, largest, sums]`; counts and ids by their bits. Parts
-//! are in the order of their ranges.
+//! Every thread has a part of one memory. A part has, for each row, a list of its best logits and the largest logit and
+//! the sum of each of its ranges, in words: `[count, ranges, ids, logits, largest, sums]`; counts and ids by their
+//! bits. Parts are in the order of their ranges.
 
 use super::activations::{floats, floats_mut};
 use crate::candidates::ranges;
 
-/// Bytes from which a thread's part starts, so that no two share a line of a cache.
+/// Bytes from which a thread's part starts, so that no two share a line of a cache, or the pair of
+/// lines that a processor brings together.
 const ALIGNMENT: usize = 128;
 
 /// How what is found of some rows lies in memory.
@@ -21,7 +22,8 @@ pub struct FoundLayout {
 }
 
 impl FoundLayout {
-    /// For `rows` rows of `vocabulary` logits of which at most `most` are kept, their ranges shared evenly by `threads`.
+    /// For `rows` rows of `vocabulary` logits of which at most `most` are kept, their ranges shared evenly by
+    /// `threads`.
     ///
     /// # Panics
     /// If there are no rows, no candidates to find or no threads.
@@ -35,7 +37,7 @@ impl FoundLayout {
         (4 * self.rows * self.row_words()).next_multiple_of(ALIGNMENT)
     }
 
-    /// Bytes of all parts, one behind the other.
+    /// Bytes of all parts, one after the other.
     pub const fn bytes(&self) -> usize {
         self.threads * self.part_bytes()
     }
@@ -66,8 +68,8 @@ impl FoundLayout {
         part
     }
 
-    /// What the threads found of row `r`, in the order of their ranges: ids and logits of each list, largest and sum of each
-    /// range.
+    /// What the threads found of row `r`, in the order of their ranges: ids and logits of each list, largest and sum of
+    /// each range.
     pub(super) fn found<'a>(&self, bytes: &'a [u8], r: usize) -> impl Iterator<Item = FoundLists<'a>> {
         let Self { most, ranges, .. } = *self;
         let words = self.row_words();
@@ -124,7 +126,7 @@ impl FoundPart<'_> {
 pub(super) struct FoundRow<'a> {
     count: &'a mut f32,
     folded: &'a mut f32,
-    /// Ids of the list by their bits; those behind the count mean nothing.
+    /// Ids of the list by their bits; those past the count mean nothing.
     pub(super) ids: &'a mut [f32],
     /// Logits of the list, largest first.
     pub(super) logits: &'a mut [f32],

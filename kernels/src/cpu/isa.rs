@@ -42,7 +42,7 @@ impl AvxVnni {
         (Avx2::detect().is_some() && is_x86_feature_detected!("avxvnni")).then_some(Self(()))
     }
 
-    /// What it proves beside.
+    /// What it proves as well.
     pub(super) const fn avx2(self) -> Avx2 {
         Avx2(())
     }
@@ -87,7 +87,7 @@ impl Avx512Bf16 {
         (Avx512::detect().is_some() && is_x86_feature_detected!("avx512bf16")).then_some(Self(()))
     }
 
-    /// What it proves beside.
+    /// What it proves as well.
     pub(super) const fn avx512(self) -> Avx512 {
         Avx512(())
     }
@@ -113,8 +113,8 @@ impl Amx {
         usable.then_some(Self(()))
     }
 
-    /// Runs a test with the kernels that were compiled for the processor's tiles. Where it has none, each of their instructions is trapped
-    /// and computed on emulated tiles, on one thread: the proof may not outlive the test.
+    /// Runs a test with the kernels that were compiled for the processor's tiles. Where it has none, each of their
+    /// instructions is trapped and computed on emulated tiles, on one thread: the proof may not outlive the test.
     ///
     /// False, and nothing is run, without AVX-512, and where tiles exist that this process may not use.
     #[cfg(all(feature = "testing", target_os = "linux"))]

@@ -119,7 +119,7 @@ impl Kernels {
         Self::of(Isa::Avx512Bf16(proof))
     }
 
-    /// AMX tiles beside AVX-512.
+    /// AMX tiles in addition to AVX-512.
     #[cfg(target_arch = "x86_64")]
     pub const fn amx(proof: Amx) -> Self {
         Self::of(Isa::Amx(proof))
@@ -138,7 +138,8 @@ impl Kernels {
         fast.unwrap_or(Self::portable())
     }
 
-    /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights, or a GPU's.
+    /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights, or a
+    /// GPU's.
     pub fn for_tier(tier: Tier) -> Option<Self> {
         match tier {
             Tier::Reference | Tier::Cuda => None,
@@ -218,8 +219,8 @@ impl Kernels {
         }
     }
 
-    /// `out = x / sqrt(mean(x^2) + eps) * weight` for the given rows, `[W, K]`: each group of as many elements as there are weights
-    /// by itself.
+    /// `out = x / sqrt(mean(x^2) + eps) * weight` for the given rows, `[W, K]`: each group of as many elements as there
+    /// are weights by itself.
     ///
     /// # Panics
     /// If shapes disagree.
@@ -301,8 +302,8 @@ impl Kernels {
         dispatch!(self.isa, linear(weights, x, tiles, epilogue, &mut out));
     }
 
-    /// `function(x gate^T) * (x up^T)` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`): the bits
-    /// of two linears and [`Kernels::gate`].
+    /// `function(x gate^T) * (x up^T)` for output columns `16 tiles.start .. 16 tiles.end` of `out` (`[W, N]`): the
+    /// bits of two linears and [`Kernels::gate`].
     ///
     /// # Panics
     /// If shapes disagree, `x` was prepared for another class, or the weights are not a gated pair.
@@ -366,8 +367,8 @@ impl Kernels {
         self.call(Append { args, units });
     }
 
-    /// Keeps what goes into the given units ([`ShortConv::units`]) of a short convolution, and writes their channels of `out` (`[W, C]`).
-    /// Equal bits in every tier.
+    /// Keeps what goes into the given units ([`ShortConv::units`]) of a short convolution, and writes their channels of
+    /// `out` (`[W, C]`). Equal bits in every tier.
     ///
     /// # Panics
     /// If shapes disagree or a slot is outside the cache.
@@ -419,7 +420,8 @@ impl Kernels {
         }
     }
 
-    /// `x += bias` for the given columns of all rows of `[W, columns]`; `bias` has all columns. Equal bits in every tier.
+    /// `x += bias` for the given columns of all rows of `[W, columns]`; `bias` has all columns. Equal bits in every
+    /// tier.
     ///
     /// # Panics
     /// If the bias has another length.

@@ -1,4 +1,5 @@
-//! Memory on vector boundaries, in huge pages where the system grants them; and that of packed weights, resident or staged.
+//! Memory on vector boundaries, in huge pages where the system grants them; and that of packed weights, resident or
+//! staged.
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
@@ -10,13 +11,15 @@ use std::{
     sync::Arc,
 };
 
+/// A huge page of x86-64. Fewer pages mean fewer TLB misses while weights are read.
 const HUGE_PAGE: usize = 2 << 20;
-/// Packed matrices begin at multiples of this.
+/// Packed matrices begin at multiples of this: a line of a cache, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
-/// Memory of at least `bytes` bytes, not initialised, aligned to 64, in huge pages where the system grants them; `None` if
-/// it refuses. To be freed with the layout returned.
+/// Memory of at least `bytes` bytes, not initialised, aligned to 64, in huge pages where the system grants them; `None`
+/// if it refuses. To be freed with the layout returned.
 pub fn allocate(bytes: usize) -> Option<(NonNull<u8>, Layout)> {
+    // The system makes a huge page only of an aligned part.
     let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
     let layout = Layout::from_size_align(bytes.max(ALIGNMENT), align).ok()?;
     // SAFETY: the layout has a positive size.
@@ -31,7 +34,8 @@ struct Region {
     layout: Layout,
 }
 
-// SAFETY: it only owns the memory; whoever reads or writes it holds a `Reserved`, an `AlignedBytes` or the promise of an unsafe function.
+// SAFETY: it only owns the memory; whoever reads or writes it holds a `Reserved`, an `AlignedBytes` or the promise of
+// an unsafe function.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -54,8 +58,8 @@ pub struct Reserved {
 unsafe impl Send for Reserved {}
 
 impl Reserved {
-    /// Places of the given lengths in bytes, one behind the other in a single allocation: matrices smaller than a huge page
-    /// share one. The allocation lives as long as any of them.
+    /// Places of the given lengths in bytes, one after the other in a single allocation: matrices smaller than a huge
+    /// page share one. The allocation lives as long as any of them.
     pub fn together(lens: &[usize]) -> Vec<Self> {
         let places = lens.iter().map(|len| len.next_multiple_of(ALIGNMENT));
         let total = places.clone().sum();
@@ -80,7 +84,8 @@ impl Reserved {
 
     /// The bytes, to be written.
     pub(super) fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: `len` bytes of the region, which no other place overlaps, borrowed mutably; they need not be initialised.
+        // SAFETY: `len` bytes of the region, which no other place overlaps, borrowed mutably; they need not be
+        // initialised.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len) }
     }
 

@@ -4,10 +4,11 @@
 //! instructions. Work is given as ranges (tiles of a linear, rows, or units of a KV op), so that each thread calls the
 //! same method with its own share; ranges change no bits.
 //!
-//! A linear has two phases: [`Kernels::prepare`] rounds or codes and lays out the activations in a thread's own scratch,
-//! optionally normalised, then any number of linears of the same weight format read them. In which order they go over
-//! rows and weights, and how far ahead they fetch, is a [`Tuning`], which changes no bits either. Candidates have two phases,
-//! too: threads find them in their own ranges of the vocabulary, then what all have found is merged row by row.
+//! A linear has two phases: [`Kernels::prepare`] rounds or codes and lays out the activations in a thread's own
+//! scratch, optionally normalised, then any number of linears of the same weight format read them. In which order they
+//! go over rows and weights, and how far ahead they fetch, is a [`Tuning`], which changes no bits either. Candidates
+//! have two phases, too: threads find them in their own ranges of the vocabulary, then what all have found is merged
+//! row by row.
 
 /// Writes methods of the given bodies, inlined into code that is compiled for whichever instructions.
 macro_rules! inlined {
@@ -21,8 +22,9 @@ macro_rules! inlined {
     };
 }
 
-/// Writes methods of the given bodies, which are intrinsics: first the safe ones, then those that rely on their callers. They are inlined
-/// into code that is compiled for the instructions, which a value of the type proves the processor to have.
+/// Writes methods of the given bodies, which are intrinsics: first the safe ones, then those that rely on their
+/// callers. They are inlined into code that is compiled for the instructions, which a value of the type proves the
+/// processor to have.
 #[cfg(target_arch = "x86_64")]
 macro_rules! intrinsics {
     (

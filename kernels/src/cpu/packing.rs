@@ -1,8 +1,8 @@
 //! Weights laid out for vector kernels: tiles of 16 outputs, inside a tile blocks of inputs.
 //!
-//! Blocks of codes are described at [`codes`]. Those of dense formats have 32 inputs; for outputs `n` of the tile and inputs `k` of
-//! the block they are `[k/2][n][k%2]` of bf16, and `[k][n]` of f16 and f32. The last tile and the last dense block are padded with
-//! zeros, which add nothing.
+//! Blocks of codes are described at [`codes`]. Those of dense formats have 32 inputs; for outputs `n` of the tile and
+//! inputs `k` of the block they are `[k/2][n][k%2]` of bf16, and `[k][n]` of f16 and f32. The last tile and the last
+//! dense block are padded with zeros, which add nothing.
 
 mod codes;
 mod tiles;
@@ -17,13 +17,13 @@ use std::fmt;
 pub(super) use codes::{CodeLayout, PART};
 pub use tiles::{Packing, Piece, Target};
 
-/// Outputs in a tile.
+/// Outputs in a tile: an AVX-512 vector of results, or the columns of an AMX tile.
 pub const TILE: usize = 16;
-/// Inputs in a dense block.
+/// Inputs in a dense block: in bf16 a row of an AMX tile, and the inputs that share a scale in formats of blocks of 32.
 pub(super) const BLOCK: usize = 32;
 
-/// Names the layouts of this version: others' bytes mean something else. A hash of the sources that write them, so that no change of them goes
-/// unnoticed.
+/// Names the layouts of this version: others' bytes mean something else. A hash of the sources that write them, so that
+/// no change of them goes unnoticed.
 pub const PACKED_LAYOUT: &str = env!("YGG_PACKED_LAYOUT");
 
 /// A weight matrix, or several that share their input, packed once at load.

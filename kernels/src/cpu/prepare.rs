@@ -7,10 +7,11 @@ use super::{
 };
 use crate::{Norm, Rows, reference::CodedBlock};
 
-/// Inputs that are worked on together.
+/// Inputs that are worked on together: those of the largest block of codes, which share a scale.
 const CHUNK: usize = 256;
 
-/// Writes rows in groups of `group`, normalised first if asked by the factor that `scale` gives for a row and an epsilon.
+/// Writes rows in groups of `group`, normalised first if asked by the factor that `scale` gives for a row and an
+/// epsilon.
 #[inline(always)]
 pub(super) fn prepare<V: Vector>(
     v: V,

@@ -3,7 +3,8 @@
 use super::lanes::{LANES, Lanes, Work};
 use crate::Norm;
 
-/// Chains of squares, each of vectors `i` modulo their number.
+/// Chains of squares, each of vectors `i` modulo their number, so that a sum does not wait for the one before it. Their
+/// number decides bits.
 const CHAINS: usize = 2;
 
 /// Normalises one row.

@@ -13,8 +13,10 @@ use std::{fmt, ops::Range, str::FromStr, sync::OnceLock};
 /// Tiles at a time that are few enough to stay in a core's second cache, whatever the format.
 const NEAR_TILES: usize = 8;
 
-/// Distances worth trying over dense weights, bytes. At 0 a dense block asks for its own lines together, before it reads the first.
-const DISTANCES: [usize; 3] = [0, 2048, 4096];
+/// Distances worth trying over dense weights, bytes. At 0 a dense block asks for its own lines together, before it
+/// reads the first. A processor's own fetching stops at the end of a page, so the longest is one page.
+const DISTANCES: [usize; 3] = [0, 2048, LONG_DISTANCE];
+/// A page.
 const LONG_DISTANCE: usize = 4096;
 
 /// Ways of reading codes that are worth trying.
@@ -26,19 +28,21 @@ const READINGS: [(usize, Ahead); 5] = [
     (2, Ahead::Bytes(2048)),
 ];
 
-/// Longest distance that is understood.
+/// Longest distance that is understood. Plan files name distances; any bound above those of [`READINGS`] works.
 const MOST_AHEAD: usize = 1 << 20;
 
 /// Which bytes a linear asks for while it uses others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ahead {
-    /// The usual distance: the same place in the next tile of dense weights; over codes, what suits the processor and the rows.
+    /// The usual distance: the same place in the next tile of dense weights; over codes, what suits the processor and
+    /// the rows.
     Usual,
     /// The same place in the next tile.
     Tile,
     /// So many bytes on; 0 leaves it to the processor.
     Bytes(usize),
-    /// So many bytes on, one line of every two: of codes, whose other line the processor brings by itself. Of dense weights all lines.
+    /// So many bytes on, one line of every two: of codes, whose other line the processor brings by itself. Of dense
+    /// weights all lines.
     Pairs(usize),
 }
 
@@ -62,9 +66,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// The usual way to read codes. A processor that reads one stream best fetches it ahead by itself, and with more requests under way than
-    /// its first cache has, as long as it does little with each line (`is_light`); but it stops where a page ends. Few requests, a page ahead,
-    /// lead it on.
+    /// The usual way to read codes. A processor that reads one stream best fetches it ahead by itself, and with more
+    /// requests under way than its first cache has, as long as it does little with each line (`is_light`); but it stops
+    /// where a page ends. Few requests, a page ahead, lead it on.
     fn usual(wants_one_stream: bool, is_light: bool) -> Self {
         match (wants_one_stream, is_light) {
             (true, true) => Self { streams: 1, ahead: 4096, in_pairs: true },
@@ -74,7 +78,8 @@ impl Reading {
     }
 }
 
-/// Whether little is done with each line of weights: few rows, codes without a plane of single bits, products summed in 32 bits.
+/// Whether little is done with each line of weights: few rows, codes without a plane of single bits, products summed in
+/// 32 bits.
 fn is_light(format: WeightFormat, layout: Layout, rows: usize) -> bool {
     let is_plain = format.coding().is_some_and(|coding| matches!(coding.bits, 4 | 6 | 8));
     let sums_in_32_bits = match layout {
@@ -98,7 +103,8 @@ fn wants_one_stream() -> bool {
     })
 }
 
-/// The way of one linear over its rows and weights. Displays as `rows=64,tiles=2,streams=usual,ahead=usual`, and reads back.
+/// The way of one linear over its rows and weights. Displays as `rows=64,tiles=2,streams=usual,ahead=usual`, and reads
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tuning {
     rows: usize,
@@ -112,8 +118,9 @@ impl Tuning {
     pub const DEFAULT: Self =
         Self { rows: MANY, tiles: TOGETHER, streams: Streams::Usual, ahead: Ahead::Usual };
 
-    /// A tuning of at most 64 rows (of dense weights at most 8) that share the unpacking of a weight, tiles that such a group of rows meets before the
-    /// next group does, streams of codes (dense weights are read in one), and a distance of prefetching.
+    /// A tuning of at most 64 rows (of dense weights at most 8) that share the unpacking of a weight, tiles that such a
+    /// group of rows meets before the next group does, streams of codes (dense weights are read in one), and a distance
+    /// of prefetching.
     ///
     /// # Errors
     /// If there are no rows or too many, no tiles, not one or two streams, or the distance is longer than a mebibyte.
@@ -133,8 +140,8 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// The tunings that are worth measuring for `width` rows by weights in `format`, the default first. A tier without a choice has the default
-    /// alone.
+    /// The tunings that are worth measuring for `width` rows by weights in `format`, the default first. A tier without
+    /// a choice has the default alone.
     pub fn candidates(tier: Tier, format: WeightFormat, width: usize) -> Vec<Self> {
         let mut all = vec![Self::DEFAULT];
         match tier {
@@ -227,8 +234,9 @@ impl fmt::Display for Tuning {
 /// A tuning that no linear has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S `usual` or \
-     1 to {TOGETHER}, and A `usual`, `tile`, or at most {MOST_AHEAD} bytes, perhaps behind `pairs:`"
+    "unknown tuning `{found}`: expected `rows=R,tiles=T,streams=S,ahead=A` with R of 1 to {MANY}, T of 1 or more, S \
+     `usual` or 1 to {TOGETHER}, and A `usual`, `tile`, or at most {MOST_AHEAD} bytes, optionally prefixed with \
+     `pairs:`"
 )]
 pub struct TuningError {
     /// What was given.

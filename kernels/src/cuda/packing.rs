@@ -1,9 +1,10 @@
-//! The layout of weights for tensor cores: tiles of 16 outputs and 64 inputs, in which the part of every lane of a warp is contiguous.
+//! The layout of weights for tensor cores: tiles of 16 outputs and 64 inputs, in which the part of every lane of a warp
+//! is contiguous.
 //!
-//! `mma.m16n8k16` gives lane `l` the outputs `g = l / 4` and `g + 8`, and of 16 inputs `2t, 2t + 1, 2t + 8, 2t + 9` with
-//! `t = l % 4`: register `r` holds output `g + 8 (r % 2)`, inputs `2t + 8 (r / 2)` and the next. A tile has the four such fragments
-//! of its 64 inputs, lanes next to each other. Tiles follow each other by inputs, then by outputs. Outputs and inputs that the matrix
-//! has not are zero.
+//! `mma.m16n8k16` gives lane `l` the outputs `g = l / 4` and `g + 8`, and of 16 inputs `2t, 2t + 1, 2t + 8, 2t + 9`
+//! with `t = l % 4`: register `r` holds output `g + 8 (r % 2)`, inputs `2t + 8 (r / 2)` and the next. A tile has the
+//! four such fragments of its 64 inputs, lanes next to each other. Tiles follow each other by inputs, then by outputs.
+//! Outputs and inputs that the matrix has not are zero.
 //!
 //! | layout | of | codes of a lane | scales |
 //! |---|---|---|---|
@@ -168,7 +169,7 @@ impl Layout {
     }
 }
 
-/// Matrices of one format and as many columns, one behind the other by rows, to be packed.
+/// Matrices of one format and as many columns, stacked by rows, to be packed.
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     rows: Vec<&'a [u8]>,
@@ -198,8 +199,8 @@ impl<'a> Stack<'a> {
         Self { rows: rows.collect(), format: first.format(), columns: first.columns() }
     }
 
-    /// The same outputs, heads of `head_dim` each, in another order: of every head, tile `t` has elements `8 t .. 8 t + 8` and those
-    /// `rotated / 2` behind them, as far as elements are below `rotated`.
+    /// The same outputs, heads of `head_dim` each, in another order: of every head, tile `t` has elements
+    /// `8 t .. 8 t + 8` and those `rotated / 2` after them, as far as elements are below `rotated`.
     ///
     /// # Panics
     /// If heads, or what is below `rotated`, are no whole tiles.
@@ -501,12 +502,12 @@ mod tests {
         let stack = Stack::new(&[matrix]).halves_together(head_dim, rotated);
         let order: Vec<usize> = stack.rows.iter().map(|row| float_in(row) as usize).collect();
         for (n, element) in order.iter().enumerate() {
-            let (in_head, beside) = (element % head_dim, order[n ^ 8] % head_dim);
+            let (in_head, partner) = (element % head_dim, order[n ^ 8] % head_dim);
             assert_eq!(n / head_dim, element / head_dim, "rows stay in their head");
             if in_head >= rotated {
                 assert_eq!(n, *element, "what does not turn stays where it is");
             } else {
-                assert_eq!(in_head.abs_diff(beside), rotated / 2, "row {n}");
+                assert_eq!(in_head.abs_diff(partner), rotated / 2, "row {n}");
             }
         }
         let mut sorted = order.clone();

@@ -34,7 +34,8 @@ pub(super) struct Grids {
 }
 
 impl Grids {
-    /// Grids of `steps` steps that span the extremes of `len` values and zero or below; scales and minima at most `most`.
+    /// Grids of `steps` steps that span the extremes of `len` values and zero or below; scales and minima at most
+    /// `most`.
     pub(super) fn with_mins(values: &[f32], len: usize, steps: f32, most: f32) -> Self {
         let bounds = values.chunks_exact(len).map(|values| {
             let min = values.iter().copied().fold(0.0, f32::min);
@@ -58,8 +59,8 @@ impl Grids {
     }
 }
 
-/// Unit and signed scales of `len` values each, whose extreme becomes `lowest` (below zero) of a scale that is stored in
-/// `-most..most`.
+/// Unit and signed scales of `len` values each, whose extreme becomes `lowest` (below zero) of a scale that is stored
+/// in `-most..most`.
 pub(super) fn signed_scales(values: &[f32], len: usize, lowest: f32, most: f32) -> (half::f16, Vec<i8>) {
     let sizes: Vec<f32> = values.chunks_exact(len).map(|values| extreme(values) / lowest).collect();
     let d = half::f16::from_f32(extreme(&sizes) / -most);

@@ -1,4 +1,5 @@
-//! Q4_K: f16 `d`, f16 `dmin`, 12 bytes of scales and minima of 8 sub-blocks of 32, 128 bytes of nibbles (ggml's `block_q4_K`).
+//! Q4_K: f16 `d`, f16 `dmin`, 12 bytes of scales and minima of 8 sub-blocks of 32, 128 bytes of nibbles (ggml's
+//! `block_q4_K`).
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,

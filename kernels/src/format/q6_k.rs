@@ -1,5 +1,5 @@
-//! Q6_K: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed bytes: scales of sub-blocks of 16, f16 `d` (ggml's
-//! `block_q6_K`).
+//! Q6_K: 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed bytes: scales of sub-blocks of 16, f16 `d`
+//! (ggml's `block_q6_K`).
 
 use super::{
     Block, Coding, Elements, Meaning, Scales, Spec,

@@ -175,7 +175,8 @@ proptest! {
             WeightFormat::Q2_K => (1.0 + 3.0 / 15.0) * 8.0 / 3.0 + 4.0 / 15.0,
             WeightFormat::Q4_K => (1.0 + 15.0 / 63.0) * 8.0 / 15.0 + 4.0 / 63.0,
             WeightFormat::Q5_K => (1.0 + 31.0 / 63.0) * 8.0 / 31.0 + 4.0 / 63.0,
-            // As Q4_0, and a unit of the scale at the extreme: the largest scale of the other sign is stored as one unit less.
+            // As Q4_0, and a unit of the scale at the extreme: the largest scale of the other sign is stored as one
+            // unit less.
             WeightFormat::Q3_K => (2.0 + 4.0 / 16.0) * 4.0 / 4.0,
             WeightFormat::Q6_K => (2.0 + 0.5) * 4.0 / 32.0,
             // The widest step is 24 of 127; the side opposite to the extreme ends at 113, and the unit as for Q3_K.

@@ -143,8 +143,8 @@ impl Attention<'_> {
         self.partials_shape().columns()
     }
 
-    /// Whether `threads` threads share it better in two halves: a few rows whose KV heads cannot be shared evenly. Both ways
-    /// give equal bits.
+    /// Whether `threads` threads share it better in two halves: a few rows whose KV heads cannot be shared evenly. Both
+    /// ways give equal bits.
     pub fn is_in_halves(&self, threads: usize) -> bool {
         self.partials_shape().is_used(threads) && self.longest() > 0
     }
@@ -215,7 +215,8 @@ impl PartialsShape {
     /// More rows have products enough to hide that two threads read the keys of one KV head.
     const MOST_ROWS: usize = 4;
 
-    /// Most bytes of the partial results that `threads` threads make over a cache of `slots` slots; 0 if they make none.
+    /// Most bytes of the partial results that `threads` threads make over a cache of `slots` slots; 0 if they make
+    /// none.
     pub fn most_bytes(self, slots: usize, threads: usize) -> usize {
         if !self.is_used(threads) {
             return 0;

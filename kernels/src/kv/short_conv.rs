@@ -4,8 +4,9 @@ use super::{KvLayer, Tails};
 use crate::{Rows, RowsMut};
 use std::{cell::UnsafeCell, marker::PhantomData, ops::Range};
 
-/// What the short convolution of one layer keeps: `[S, C]`, slot and channel. It is of f32 in every format of keys and values, so that
-/// a row that reads it gets the bits that a row beside it would have handed on.
+/// What the short convolution of one layer keeps: `[S, C]`, slot and channel. It is of f32 in every format of keys and
+/// values, so that a row that reads it from the cache gets the bits that a row of the same forward would have handed
+/// on.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvLayer<'a> {
     start: *mut f32,
@@ -28,8 +29,8 @@ impl ConvLayer<'_> {
     /// A view of memory that a cache owns.
     ///
     /// # Safety
-    /// For the view's lifetime `start` points to [`ConvLayer::bytes`] initialised bytes, aligned for f32, that hold finite numbers. While
-    /// an op works on a channel, nothing else touches the channel in any slot.
+    /// For the view's lifetime `start` points to [`ConvLayer::bytes`] initialised bytes, aligned for f32, that hold
+    /// finite numbers. While an op works on a channel, nothing else touches the channel in any slot.
     ///
     /// # Panics
     /// If a size is 0.
@@ -97,10 +98,12 @@ impl ConvLayer<'_> {
     }
 }
 
-/// Inputs of `short_conv`: a convolution of every channel over the last rows of each row's logical sequence, between two gates.
+/// Inputs of `short_conv`: a convolution of every channel over the last rows of each row's logical sequence, between
+/// two gates.
 ///
-/// With `x = (b, c, v)`, a row keeps `k = b * v` in its slot and gives `c * (taps[T - 1] * k + taps[T - 2] * k' + ...)`, where `k'` is what
-/// the row before it keeps, and so on. Before the first row of a sequence there are zeros.
+/// With `x = (b, c, v)`, a row keeps `k = b * v` in its slot and gives
+/// `c * (taps[T - 1] * k + taps[T - 2] * k' + ...)`, where `k'` is what the row before it keeps, and so on. Before the
+/// first row of a sequence there are zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortConv<'a> {
     /// `[W, 3 C]`: gates of what goes in, gates of what comes out, values.

@@ -1,12 +1,12 @@
 //! Matrix products of weight codes with activations as bytes: what [`Activations::Int8`] means, to the bit.
 //!
-//! The activations of a row are cut into blocks of 32 inputs, or of 256 where weights have blocks of 256, and each becomes codes
-//! and a scale ([`CodedBlock::of`]). Sums of products of codes are exact integers. The result of a row and an output
-//! starts at zero and takes the blocks in order, all in f32:
-//! * of 32: adds, fused, the sum by `d * scale`; then, where weights have minima `m`, adds, fused, `m` by `scale * sum of the
-//!   activations' codes`;
-//! * of 256: the sum, of groups by their integer scales, rounded, by `d`; less, fused, the sum of the activations' codes of groups
-//!   by their integer minima, rounded, by `dmin`; adds that, fused, by `scale`.
+//! The activations of a row are cut into blocks of 32 inputs, or of 256 where weights have blocks of 256, and each
+//! becomes codes and a scale ([`CodedBlock::of`]). Sums of products of codes are exact integers. The result of a row
+//! and an output starts at zero and takes the blocks in order, all in f32:
+//! * of 32: adds, fused, the sum by `d * scale`; then, where weights have minima `m`, adds, fused, `m` by
+//!   `scale * sum of the activations' codes`;
+//! * of 256: the sum, of groups by their integer scales, rounded, by `d`; less, fused, the sum of the activations'
+//!   codes of groups by their integer minima, rounded, by `dmin`; adds that, fused, by `scale`.
 //!
 //! Sums of integers have no order, so every tier has the bits of this one.
 

@@ -2,7 +2,8 @@
 
 use crate::{Norm, Rows, RowsMut};
 
-/// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row, `[W, K]`: each group of as many elements as there are weights by itself.
+/// `out = x / sqrt(mean(x^2) + eps) * weight`, row by row, `[W, K]`: each group of as many elements as there are
+/// weights by itself.
 pub fn rms_norm(x: Rows<'_>, norm: Norm<'_>, mut out: RowsMut<'_>) {
     let group = norm.weight.len();
     assert!(x.columns().is_multiple_of(group) && x.columns() == out.columns() && x.width() == out.width());

@@ -184,7 +184,9 @@ proptest! {
     /// Scores are below 60 in size and off by at most 2^-24 per term of the dot product, so weights by 3e-4 of
     /// themselves at worst; values are below 1.
     #[test]
-    fn follows_the_reference(d in 0usize..7, kv_heads in 1usize..4, group in 1usize..4, width in 1usize..6, format in formats(), seed: u64) {
+    fn follows_the_reference(
+        d in 0usize..7, kv_heads in 1usize..4, group in 1usize..4, width in 1usize..6, format in formats(), seed: u64,
+    ) {
         let mut noise = Noise::new(seed);
         let shape = (kv_heads, 90, HEAD_DIMS[d]);
         let mut cache = Cache::new(format, shape.0, shape.1, shape.2, &mut noise);
@@ -215,7 +217,8 @@ proptest! {
     /// Several partitions, wide teams of units, long tails; whole or in two halves; the same bits in every tier.
     #[test]
     fn partitions_join_to_the_same_bits(
-        d in 0usize..7, kv_heads in 1usize..3, group in 1usize..9, width in 1usize..9, longest in 1usize..600, format in formats(), seed: u64,
+        d in 0usize..7, kv_heads in 1usize..3, group in 1usize..9, width in 1usize..9, longest in 1usize..600,
+        format in formats(), seed: u64,
     ) {
         let mut noise = Noise::new(seed);
         let shape = (kv_heads, 700, HEAD_DIMS[d]);
@@ -228,7 +231,7 @@ proptest! {
             sight.positions.push(noise.below(400) as u32);
             sight.prefix.push(prefix);
             let len = noise.below(40);
-            // A chain behind the prefix, or nodes of a tree, or slots anywhere.
+            // A chain after the prefix, or nodes of a tree, or slots anywhere.
             let kind = noise.below(3);
             let mut slot = prefix;
             sight.tails.push((0..len).map(|i| match kind {
@@ -258,7 +261,9 @@ proptest! {
 
     /// One logical sequence, seen alone from the prefix, then in company from scattered slots of a noisy cache.
     #[test]
-    fn bits_follow_the_logical_sequence(d in 0usize..7, group in 1usize..4, width in 1usize..20, len in 1usize..80, format in formats(), seed: u64) {
+    fn bits_follow_the_logical_sequence(
+        d in 0usize..7, group in 1usize..4, width in 1usize..20, len in 1usize..80, format in formats(), seed: u64,
+    ) {
         let mut noise = Noise::new(seed);
         let shape = (2, 200, HEAD_DIMS[d]);
         let mut first = Cache::new(format, shape.0, shape.1, shape.2, &mut noise);
@@ -302,7 +307,9 @@ proptest! {
 
     /// Every tier stores the same bits, and only where it should.
     #[test]
-    fn append_stores_rounded_rows(d in 0usize..7, kv_heads in 1usize..4, width in 1usize..6, format in formats(), turned: bool, seed: u64) {
+    fn append_stores_rounded_rows(
+        d in 0usize..7, kv_heads in 1usize..4, width in 1usize..6, format in formats(), turned: bool, seed: u64,
+    ) {
         let mut noise = Noise::new(seed);
         let shape = (kv_heads, 30, HEAD_DIMS[d]);
         let columns = kv_heads * shape.2;
@@ -319,7 +326,9 @@ proptest! {
         let rope = turned.then_some(Rope { table: &case.table, pairing: case.pairing });
         let noise_seed = noise.bits();
         let mut caches: Vec<_> =
-            (0..=tiers().count()).map(|_| Cache::new(format, shape.0, shape.1, shape.2, &mut Noise::new(noise_seed))).collect();
+            (0..=tiers().count())
+                .map(|_| Cache::new(format, shape.0, shape.1, shape.2, &mut Noise::new(noise_seed)))
+                .collect();
         fn args<'a>(
             cache: &'a mut Cache, keys: &'a [f32], values: &'a [f32], columns: usize,
             positions: &'a [u32], slots: &'a [u32], rope: Option<Rope<'a>>,

@@ -74,7 +74,9 @@ proptest! {
 
     /// Any codes, the lowest byte among them; blocks of any size, of zeros, and of what is too small to tell from them.
     #[test]
-    fn every_tier_has_the_bits_of_the_reference(f in 0..formats().len(), rows in 1usize..40, blocks in 1usize..6, width in 1usize..20, seed: u64) {
+    fn every_tier_has_the_bits_of_the_reference(
+        f in 0..formats().len(), rows in 1usize..40, blocks in 1usize..6, width in 1usize..20, seed: u64,
+    ) {
         let format = formats()[f];
         let columns = blocks * format.block_len();
         let mut noise = Noise::new(seed);

@@ -66,9 +66,9 @@ fn columns_of(format: WeightFormat, blocks: usize) -> usize {
 
 /// Largest error per unit of `sum |x|` for weights between -1 and 1 (codes and minimum apart: below 3).
 ///
-/// Rounding activations to bf16 costs 2^-9; every sum of `k` terms costs at most `k` times 2^-23. A code is off by
-/// half a scale at most, a scale is a 127th of the largest magnitude of a block, at most 1, and weights, rounded, are below 1.3. The sum of
-/// magnitudes of a block is taken as a quarter of its length at least.
+/// Rounding activations to bf16 costs 2^-9; every sum of `k` terms costs at most `k` times 2^-23. A code is off by half
+/// a scale at most, a scale is a 127th of the largest magnitude of a block, at most 1, and weights, rounded, are below
+/// 1.3. The sum of magnitudes of a block is taken as a quarter of its length at least.
 fn tolerance(kernels: Kernels, format: WeightFormat, columns: usize) -> f32 {
     let sums = 3.0 * (columns + 8) as f32 * 2f32.powi(-23);
     if kernels.activations().over(format) == Activations::Int8 {
@@ -86,7 +86,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn follows_the_reference(f in 0..WeightFormat::ALL.len(), rows in 1usize..70, blocks in 1usize..6, width in 1usize..12, seed: u64) {
+    fn follows_the_reference(
+        f in 0..WeightFormat::ALL.len(), rows in 1usize..70, blocks in 1usize..6, width in 1usize..12, seed: u64,
+    ) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -108,7 +110,9 @@ proptest! {
     }
 
     #[test]
-    fn rows_are_invariant(f in 0..WeightFormat::ALL.len(), rows in 1usize..150, blocks in 1usize..5, width in 1usize..65, seed: u64) {
+    fn rows_are_invariant(
+        f in 0..WeightFormat::ALL.len(), rows in 1usize..150, blocks in 1usize..5, width in 1usize..65, seed: u64,
+    ) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -130,7 +134,9 @@ proptest! {
     }
 
     #[test]
-    fn prologue_and_epilogue_change_no_bits(f in 0..WeightFormat::ALL.len(), rows in 1usize..40, blocks in 1usize..5, width in 1usize..20, seed: u64) {
+    fn prologue_and_epilogue_change_no_bits(
+        f in 0..WeightFormat::ALL.len(), rows in 1usize..40, blocks in 1usize..5, width in 1usize..20, seed: u64,
+    ) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);
@@ -154,7 +160,9 @@ proptest! {
     }
 
     #[test]
-    fn gated_is_two_linears_and_a_gate(f in 0..WeightFormat::ALL.len(), rows in 1usize..90, blocks in 1usize..4, width in 1usize..20, seed: u64) {
+    fn gated_is_two_linears_and_a_gate(
+        f in 0..WeightFormat::ALL.len(), rows in 1usize..90, blocks in 1usize..4, width in 1usize..20, seed: u64,
+    ) {
         let format = WeightFormat::ALL[f];
         let columns = columns_of(format, blocks);
         let mut noise = Noise::new(seed);

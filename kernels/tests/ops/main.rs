@@ -1,5 +1,5 @@
-//! Every op of every tier of this processor: against the reference with a tolerance; row invariance, and for all but linears the
-//! tiers among each other, with equality.
+//! Every op of every tier of this processor: against the reference with a tolerance; row invariance, and for all but
+//! linears the tiers among each other, with equality.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -20,7 +20,7 @@ fn linears() -> impl Iterator<Item = Kernels> {
     tiers().flat_map(|kernels| Activations::ALL.map(|activations| kernels.with_activations(activations)))
 }
 
-/// The tiers that this processor can run, AVX2 without AVX-VNNI, and AMX with emulated tiles beside AVX-512.
+/// The tiers that this processor can run, AVX2 without AVX-VNNI, and AMX with emulated tiles in addition to AVX-512.
 fn tiers() -> impl Iterator<Item = Kernels> {
     Tier::ALL.into_iter().filter_map(Kernels::for_tier).chain(avx2_alone()).chain(emulated_amx())
 }

@@ -38,7 +38,8 @@ proptest! {
         let mut expected = vec![0.0; x.len()];
         reference::rms_norm(Rows::new(&x, columns), norm, RowsMut::new(&mut expected, columns));
         for kernels in tiers() {
-            let found = both_ways(width, columns, |rows, out| kernels.rms_norm(Rows::new(&x, columns), norm, rows, out));
+            let found =
+                both_ways(width, columns, |rows, out| kernels.rms_norm(Rows::new(&x, columns), norm, rows, out));
             assert_close(&found, &expected, 3e-6, 0.0);
             let mut portable = vec![0.0; x.len()];
             let out = RowsMut::new(&mut portable, columns);

@@ -1,4 +1,5 @@
-//! Short convolutions: tolerance against the reference; equality over tiers, units, slots, and over which rows are in one forward.
+//! Short convolutions: tolerance against the reference; equality over tiers, units, slots, and over which rows are in
+//! one forward.
 
 use super::tiers;
 use proptest::prelude::*;
@@ -28,7 +29,8 @@ impl Sequence {
         Self { channels, taps, x, memory: vec![0.0; SLOTS * channels] }
     }
 
-    /// Forwards some rows, those before them committed, each in the slot that is named for it; one row of padding comes first.
+    /// Forwards some rows, those before them committed, each in the slot that is named for it; one row of padding comes
+    /// first.
     fn forward(
         &mut self,
         rows: Range<usize>,
@@ -99,7 +101,8 @@ proptest! {
             // What must not be read.
             sequence.memory = noise.values(SLOTS * channels);
             let mut found = Vec::new();
-            for (rows, slots) in [(0..committed, &in_place[..committed]), (committed..len, &scattered[..len - committed])] {
+            let parts = [(0..committed, &in_place[..committed]), (committed..len, &scattered[..len - committed])];
+            for (rows, slots) in parts {
                 if rows.is_empty() {
                     continue;
                 }

@@ -36,7 +36,8 @@ proptest! {
     #[test]
     fn any_tuning_gives_the_bits_of_the_default(
         f in 0..WeightFormat::ALL.len(), outputs in 17usize..200, blocks in 1usize..4, width in 1usize..40,
-        rows in 1usize..=64, tiles in 1usize..12, streams in 1usize..=2, ahead in proptest::option::of(0usize..20_000), in_pairs: bool,
+        rows in 1usize..=64, tiles in 1usize..12, streams in 1usize..=2,
+        ahead in proptest::option::of(0usize..20_000), in_pairs: bool,
         seed: u64,
     ) {
         let format = WeightFormat::ALL[f];

@@ -1,4 +1,4 @@
-"""The verifier's forward beside what transformers computes, for every family, out of both containers."""
+"""The verifier's forward compared with transformers', for every family, out of both containers."""
 
 import json
 import unittest

@@ -51,8 +51,8 @@ pub struct DepthReport {
     pub log_loss: f64,
     /// The same of the base rates.
     pub base_log_loss: f64,
-    /// Expected calibration error of P(accepted >= d): the mean over ten intervals of predicted probability, weighted by how
-    /// often they were predicted, of the difference between mean prediction and share.
+    /// Expected calibration error of P(accepted >= d): the mean over ten intervals of predicted probability, weighted
+    /// by how often they were predicted, of the difference between mean prediction and share.
     pub calibration_error: f64,
     /// The same of the base rates.
     pub base_calibration_error: f64,
@@ -97,8 +97,9 @@ fn running_products(conditionals: &[f64]) -> Vec<f64> {
     conditionals.iter().scan(1.0, product).collect()
 }
 
-/// Splits the prompts into parts and predicts every part by a network trained on the others, one of which serves early stopping. The
-/// network to keep is trained on all parts, for the median of the passes of these networks. `None` with too few prompts or steps. `elapsed` is the time since the caller's start.
+/// Splits the prompts into parts and predicts every part by a network trained on the others, one of which serves early
+/// stopping. The network to keep is trained on all parts, for the median of the passes of these networks. `None` with
+/// too few prompts or steps. `elapsed` is the time since the caller's start.
 ///
 /// # Panics
 /// If steps have different numbers of features, or known outcomes for more than `depths` depths.

@@ -84,8 +84,8 @@ impl DepthNetwork {
         let mut rest = &self.parameters[..];
         let [first, first_bias, second, second_bias, heads, head_bias] =
             lengths(self.inputs(), self.depths as usize).map(|length| {
-                let (layer, behind) = rest.split_at(length);
-                rest = behind;
+                let (layer, remaining) = rest.split_at(length);
+                rest = remaining;
                 layer
             });
         Layers { first, first_bias, second, second_bias, heads, head_bias }

@@ -55,7 +55,7 @@ fn every_weight_has_the_slope_of_the_loss() {
                 total(&network)
             };
             let step = 1e-2f32;
-            // Fourth order, so that the step can be large beside the rounding of single precision.
+            // Fourth order, so that the step can be large compared with the rounding of single precision.
             let [near, far] = [1.0, 2.0].map(|steps| at(steps * step) - at(-steps * step));
             let slope = (8.0 * near - far) / (12.0 * f64::from(step));
             let error = (slope - f64::from(*predicted)).abs();

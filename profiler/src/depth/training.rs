@@ -216,8 +216,8 @@ pub(super) fn add_gradient(network: &DepthNetwork, sample: &DepthSample, gradien
     let mut rest = gradient;
     let [first, first_bias, second, second_bias, heads, head_bias] =
         lengths(network.inputs(), depths).map(|length| {
-            let (layer, behind) = std::mem::take(&mut rest).split_at_mut(length);
-            rest = behind;
+            let (layer, remaining) = std::mem::take(&mut rest).split_at_mut(length);
+            rest = remaining;
             layer
         });
     let mut back = [0.0; UNITS];

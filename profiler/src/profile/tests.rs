@@ -171,7 +171,7 @@ fn broken_profiles_are_refused() {
     }
 }
 
-/// Two matrices of 40 bytes behind 20 that always stay, one of them streamed when it was measured.
+/// Two matrices of 40 bytes in addition to 20 that always stay, one of them streamed when it was measured.
 fn memory() -> WeightMemory {
     let split = |resident: u64, staging: u64| Split {
         budget_bytes: resident + staging,

@@ -1,7 +1,8 @@
-//! What the visits of a profile tell: how much several rows cost beside one on the whole, and how much that changes.
+//! What the visits of a profile tell: how much several rows cost relative to one on average, and how much that changes.
 //!
-//! Programs that share a machine take some of its arithmetic for a while, seldom of its memory as well: for tens of seconds a forward of eight
-//! rows takes a quarter more of one row's time, and then not. Cells are measured within one such while, visits all along.
+//! Programs that share a machine take some of its arithmetic for a while, seldom of its memory as well: for tens of
+//! seconds a forward of eight rows takes a quarter more of one row's time, and then not. Cells are measured within one
+//! such while, visits all along.
 use std::collections::BTreeMap;
 
 use super::Profile;
@@ -11,8 +12,8 @@ use crate::{
     subject::{Cell, Stage},
 };
 
-/// How far from the middle half of the visits one may be, in its lengths: a system that interrupts a forward says nothing of the machine
-/// (Tukey, *Exploratory Data Analysis*, 1977).
+/// How far from the middle half of the visits one may be, in its lengths: a system that interrupts a forward says
+/// nothing of the machine (Tukey, *Exploratory Data Analysis*, 1977).
 const FENCE: f64 = 1.5;
 
 /// How much a forward of several rows, in forwards of one row, changed from visit to visit.
@@ -22,8 +23,9 @@ pub struct Swing {
     pub visits: u32,
     /// Standard deviation of one of them, relative to their mean; 0 of fewer than two.
     pub deviation: f64,
-    /// Visits without a memory of each other that would tell as much of the mean: fewer than there are, where one is like the one before
-    /// (Bayley and Hammersley, *Journal of the Royal Statistical Society*, supplement 8, 1946, of a first-order process).
+    /// Visits without a memory of each other that would tell as much of the mean: fewer than there are, where one is
+    /// like the one before (Bayley and Hammersley, *Journal of the Royal Statistical Society*, supplement 8, 1946, of a
+    /// first-order process).
     pub independent: f64,
 }
 
@@ -44,16 +46,17 @@ impl Swing {
 }
 
 impl Profile {
-    /// How much the machine changed in what a verification of up to `widest` rows costs beside one row: the most of all widths that were
-    /// visited. Nothing where there are no visits.
+    /// How much the machine changed in what a verification of up to `widest` rows costs relative to one row: the most
+    /// of all widths that were visited. Nothing where there are no visits.
     pub fn swing(&self, widest: u32) -> Swing {
         let swings = self.multiples().into_iter().filter(|(width, _)| *width <= widest);
         let swings = swings.map(|(_, multiples)| Swing::of(&multiples));
         swings.max_by(|a, b| a.deviation.total_cmp(&b.deviation)).unwrap_or_default()
     }
 
-    /// The samples of the cells, those of forwards of several rows as long as they are on the whole: by the mean of all visits in the place of
-    /// the while in which the cells were measured. Between widths that were visited the correction is linear, beyond them that of the widest.
+    /// The samples of the cells, those of forwards of several rows as long as they are on the whole: by the mean of all
+    /// visits in the place of the while in which the cells were measured. Between widths that were visited the
+    /// correction is linear, beyond them that of the widest.
     pub(super) fn settled(&self) -> Vec<CellSamples> {
         let corrections = self.corrections();
         let mut settled = self.measurements.clone();
@@ -86,7 +89,8 @@ impl Profile {
         std::iter::once((1, 1.0)).chain(corrected).collect()
     }
 
-    /// Forwards of several rows by the forward of one row of the same visit, by width, those that were interrupted as far off as any may be.
+    /// Forwards of several rows by the forward of one row of the same visit, by width, those that were interrupted as
+    /// far off as any may be.
     fn multiples(&self) -> BTreeMap<u32, Vec<f64>> {
         let one = self.visits.iter().find(|visited| visited.cell.width == 1);
         let Some(one) = one.filter(|one| are_times(one)) else { return BTreeMap::new() };

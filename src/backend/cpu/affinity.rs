@@ -1,11 +1,12 @@
 //! Which processors the workers and their caller run on.
 //!
-//! A worker that shares its processor with the caller makes every barrier wait for the scheduler. So workers are bound to
-//! processors of their own and the calling thread is kept off those while it has sessions open.
+//! A worker that shares its processor with the caller makes every barrier wait for the scheduler. So workers are bound
+//! to processors of their own and the calling thread is kept off those while it has sessions open.
 
 use std::{num::NonZero, sync::OnceLock, thread::available_parallelism};
 
-/// How many processors this process may use; threads that are bound since it was first asked, or since workers were first bound, change nothing.
+/// How many processors this process may use; threads that are bound since it was first asked, or since workers were
+/// first bound, change nothing.
 pub(crate) fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
@@ -56,7 +57,7 @@ mod linux {
     }
 
     impl Places {
-        /// Places for `workers` threads beside the caller; `None` where the system has too few or does not say.
+        /// Places for `workers` threads in addition to the caller; `None` where the system has too few or does not say.
         pub(crate) fn beside_caller(workers: usize) -> Option<Self> {
             super::processors();
             let allowed = ALLOWED.get_or_init(allowed);
@@ -84,6 +85,7 @@ mod linux {
 
     impl Drop for Places {
         fn drop(&mut self) {
+            // Binding acts on the calling thread, so only the one that was kept off can be let back.
             if std::thread::current().id() != self.caller {
                 return;
             }

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What turns of a spin loop are divided by. A turn that is not optimised takes several times as long, and where assertions are on, many
-/// tests share few processors: there a thread that spins keeps the one it waits for from running.
+/// What turns of a spin loop are divided by. A turn that is not optimised takes several times as long, and where
+/// assertions are on, many tests share few processors: there a thread that spins keeps the one it waits for from
+/// running.
 pub(super) const FEWER_SPINS: u32 = if cfg!(debug_assertions) { 16 } else { 1 };
 
 /// Turns of the spin loop before a waiting thread offers its processor to others: only reached when there are more
@@ -20,6 +21,7 @@ pub(crate) fn relax(turns: &mut u32) {
     }
 }
 
+/// Processors bring lines in pairs: a write to one `Line` takes no other from a thread that spins on it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -51,6 +53,7 @@ impl Barrier {
         }
         let generation = self.generation.0.load(Ordering::Relaxed);
         if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == threads {
+            // Nobody arrives again before the generation is opened, which orders this store.
             self.arrived.0.store(0, Ordering::Relaxed);
             self.generation.0.store(generation.wrapping_add(1), Ordering::Release);
             return;

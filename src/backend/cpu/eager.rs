@@ -1,10 +1,11 @@
-//! Eager execution, for measuring what static programs are worth: every op is run by itself, as a framework without compiled
-//! programs does.
+//! Eager execution, for measuring what static programs are worth: every op is run by itself, as a framework without
+//! compiled programs does.
 //!
-//! What it includes beside the kernels: for each op of an unfused program the look-up of its kernel and weights, a buffer for its
-//! result from the cache of freed ones, the publication of the op to all threads, their return to the caller behind it, and
-//! the release of results that no later op reads. What it does not include: an interpreter above all that, checks of shapes, or
-//! kernels that are slower than a static program's. Bits are those of every other execution.
+//! What it includes in addition to the kernels: for each op of an unfused program the look-up of its kernel and
+//! weights, a buffer for its result from the cache of freed ones, the publication of the op to all threads, their
+//! return to the caller after it, and the release of results that no later op reads. What it does not include: an
+//! interpreter above all that, checks of shapes, or kernels that are slower than a static program's. Bits are those of
+//! every other execution.
 
 use std::{ops::Range, sync::Arc};
 

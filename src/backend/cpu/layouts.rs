@@ -11,7 +11,7 @@ use crate::ir::{Norm, OpWeights, Program, WeightId};
 pub struct PackedLayout {
     /// The layout: `4+1 bits, scale per 32`.
     pub layout: String,
-    /// What reads it, which decides the layout beside the format; each use once, in order.
+    /// What reads it, which decides the layout together with the format; each use once, in order.
     pub uses: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The CPU backend: weights packed once, steps replayed by pinned threads with a spin barrier between steps; streamed weights are read ahead
-//! of the steps.
+//! The CPU backend: weights packed once, steps replayed by pinned threads with a spin barrier between steps; streamed
+//! weights are read ahead of the steps.
 
 mod affinity;
 mod barrier;
@@ -120,8 +120,8 @@ impl CpuExecutables {
         linear.max().unwrap_or(0).max(attention).next_multiple_of(128)
     }
 
-    /// What all threads keep of a step until they join it, candidates or partial results of attention: enough for every step
-    /// of every program at the longest context.
+    /// What all threads keep of a step until they join it, candidates or partial results of attention: enough for every
+    /// step of every program at the longest context.
     fn shared_bytes(&self, options: &ReplayOptions) -> usize {
         let programs = self.programs.iter().zip(self.steps.iter());
         let bytes = programs.flat_map(|(program, steps)| {

@@ -30,7 +30,7 @@ enum Key {
     Stack(Vec<WeightId>),
     /// Gate and up in turn.
     Gated(WeightId, WeightId),
-    /// A norm's gain, taps, or biases behind each other.
+    /// A norm's gain, taps, or biases, one after the other.
     Vector(Vec<WeightId>),
 }
 
@@ -129,7 +129,8 @@ impl PackedWeights {
         Ok(())
     }
 
-    /// Packs the matrices of a model together, or takes them from where they were kept, and streams those that are to be.
+    /// Packs the matrices of a model together, or takes them from where they were kept, and streams those that are to
+    /// be.
     fn pack_first(
         &mut self,
         matrices: &[Key],
@@ -319,7 +320,8 @@ fn stream(
     let staged =
         of_streamed.into_iter().zip(units.iter().zip(&staging.places)).map(|((i, packing), place)| {
             note(i);
-            // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other times only.
+            // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other
+            // times only.
             (i, unsafe { packing.staged(&memory, Streamer::start_of(place.0, place.1)) })
         });
     let mut all: Vec<(usize, PackedLinear)> = numbers.into_iter().zip(resident).chain(staged).collect();
@@ -361,16 +363,17 @@ fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> 
     packings.into_iter().map(place).collect()
 }
 
-/// Bytes of packed weights that a thread takes at a time.
+/// Bytes of packed weights that a thread takes at a time: few enough that all threads end at about the same time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// One allocation for matrices of these bytes, in the order of use one behind the other.
+/// One allocation for matrices of these bytes, in the order of use, one after the other.
 fn reserve(sizes: &[usize]) -> Result<Vec<Reserved>, BackendError> {
     probe(sizes.iter().sum(), "the weights")?;
     Ok(Reserved::together(sizes))
 }
 
-/// Packs matrices one after the other, as [`on_threads`] does them together: what a source makes of one is dropped before the next is made.
+/// Packs matrices one after the other, as [`on_threads`] does them together: what a source makes of one is dropped
+/// before the next is made.
 fn one_by_one(
     keys: &[Key],
     specs: &[WeightSpec],
@@ -398,8 +401,8 @@ fn on_threads(
     into_places(packings, reserve(&sizes)?, threads, note)
 }
 
-/// Packs each matrix into its place. All threads take pieces from one queue; `note` is told of each matrix when the last of its pieces is
-/// written.
+/// Packs each matrix into its place. All threads take pieces from one queue; `note` is told of each matrix when the
+/// last of its pieces is written.
 fn into_places(
     packings: Vec<Packing<'_>>,
     places: Vec<Reserved>,

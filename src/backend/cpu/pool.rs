@@ -19,16 +19,19 @@ use super::{
     barrier::{Barrier, FEWER_SPINS},
 };
 
-/// Turns of the spin loop before an idle worker parks: some hundred microseconds, longer than the host's part of a step.
+/// Turns of the spin loop before an idle worker parks: some hundred microseconds, longer than the host's part of a
+/// step.
 const SPINS_BEFORE_PARK: u32 = 20_000 / FEWER_SPINS;
 
-/// Room in memory that a thread is started with: two mebibytes of stack, and what the system and the standard library add.
+/// Room in memory that a thread is started with: two mebibytes of stack, and what the system and the standard library
+/// add.
 const THREAD_BYTES: usize = 3 << 20;
 
 /// Whether workers are bound to processors of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pinning {
-    /// Each worker gets a processor of its own and the calling thread keeps off those: for an engine that owns the machine.
+    /// Each worker gets a processor of its own and the calling thread keeps off those: for an engine that owns the
+    /// machine.
     #[default]
     Pinned,
     /// The system places them: for several engines on one machine.
@@ -42,6 +45,7 @@ struct Job {
     call: unsafe fn(*const (), Worker<'_>),
 }
 
+/// Processors bring lines in pairs: a write to one `Line` takes no other from a thread that spins on it.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -168,11 +172,12 @@ impl Pool {
         let shared = &*self.shared;
         if threads > 1 {
             shared.finished.0.store(0, Ordering::Relaxed);
-            // SAFETY: no worker reads `job` now: all finished the last one before the last `run` returned; and no other caller
-            // writes it, since the turn is ours.
+            // SAFETY: no worker reads `job` now: all finished the last one before the last `run` returned; and no other
+            // caller writes it, since the turn is ours.
             unsafe {
                 *shared.job.get() = Some(Job { data: std::ptr::from_ref(job).cast(), call: call::<F> })
             };
+            // Raised before the look at who has parked; a worker does both in the other order, so one sees the other.
             shared.epoch.0.fetch_add(1, Ordering::SeqCst);
             for (parked, thread) in shared.parked.iter().zip(&self.threads) {
                 if parked.0.swap(false, Ordering::SeqCst) {

@@ -126,10 +126,10 @@ impl CpuReplay {
     }
 }
 
-/// What the workers of one replay share. Its views are safe to make here because of three promises: the arena's law
-/// (a step's result overlaps nothing it reads, but for residuals in place, which are only written), the shares of a step
-/// (disjoint tiles, rows or units), and the barrier between steps, which a step that merges what all have found has once more
-/// inside.
+/// What the workers of one replay share. Its views are safe to make here because of three promises: the arena's law (a
+/// step's result overlaps nothing it reads, but for residuals in place, which are only written), the shares of a step
+/// (disjoint tiles, rows or units), and the barrier between steps, which a step that merges what all have found has
+/// once more inside.
 #[derive(Debug)]
 pub(super) struct Forward<'a> {
     pub(super) kernels: Kernels,
@@ -162,7 +162,8 @@ impl<'a> Forward<'a> {
 
     /// A row that is in this worker's share of the step, to be changed once it is written.
     pub(super) fn own_row(&self, region: &Region, row: usize) -> &'a mut [f32] {
-        // SAFETY: no other worker has the row in its share, and none reads the region within the step, by the arena's law.
+        // SAFETY: no other worker has the row in its share, and none reads the region within the step, by the arena's
+        // law.
         unsafe { self.arena.row_mut(region, row) }
     }
 
@@ -184,7 +185,7 @@ impl<'a> Forward<'a> {
 
     /// Where a worker keeps the candidates it finds, until all have found theirs.
     pub(super) fn found_part(&self, worker: Worker<'_>, layout: &FoundLayout) -> &'a mut [u8] {
-        // SAFETY: a worker writes its own part only, and nobody reads it until all workers have met behind that.
+        // SAFETY: a worker writes its own part only, and nobody reads it until all workers have met after that.
         unsafe { self.shared.part(worker.index, layout.part_bytes()) }
     }
 
@@ -197,7 +198,8 @@ impl<'a> Forward<'a> {
     /// Where workers keep the partial results of attention.
     pub(super) fn write_partials(&self, attention: &Attention<'_>) -> RowsMut<'a> {
         let (rows, columns) = (attention.partial_rows(), attention.partial_columns());
-        // SAFETY: inside the block, initialised; workers write disjoint items, and nobody reads them until all have met.
+        // SAFETY: inside the block, initialised; workers write disjoint items, and nobody reads them until all have
+        // met.
         unsafe { RowsMut::from_raw(self.shared.start(4 * rows * columns).cast(), rows, columns, columns) }
     }
 
@@ -217,8 +219,8 @@ impl<'a> Forward<'a> {
         self.program.ropes[id.0 as usize].head_dim
     }
 
-    /// Waits for the streamed matrix of a step, if it has one: whether there was one, or `None` if it did not come, to all workers alike. Then
-    /// they end the forward.
+    /// Waits for the streamed matrix of a step, if it has one: whether there was one, or `None` if it did not come, to
+    /// all workers alike. Then they end the forward.
     fn fetch(&self, step: &CpuStep, worker: Worker<'_>) -> Option<bool> {
         let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights)) else {
             return Some(false);
@@ -229,7 +231,7 @@ impl<'a> Forward<'a> {
         stream.wait(unit).then_some(true)
     }
 
-    /// Gives the place of a step's streamed matrix back, once all workers have met behind the step.
+    /// Gives the place of a step's streamed matrix back, once all workers have met after the step.
     fn release(&self, step: &CpuStep, worker: Worker<'_>) {
         if worker.index == 0
             && let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights))

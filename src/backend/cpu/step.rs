@@ -213,7 +213,8 @@ impl CpuStep {
         }
     }
 
-    /// Does this worker's share of the step, with this tuning if it is a linear. One exhaustive match over the kinds of steps.
+    /// Does this worker's share of the step, with this tuning if it is a linear. One exhaustive match over the kinds of
+    /// steps.
     #[expect(clippy::too_many_lines, reason = "one exhaustive match over the kinds of steps")]
     pub(super) fn run(&self, forward: &Forward<'_>, tuning: Tuning, worker: Worker<'_>) {
         let Forward { kernels, weights, inputs, .. } = *forward;
@@ -232,6 +233,7 @@ impl CpuStep {
                 let tiles = worker.share(matrix.tiles());
                 if !tiles.is_empty() {
                     let scratch = forward.scratch(worker);
+                    // Each worker prepares all rows for itself, which needs no barrier.
                     let (norm, x) = (fused.map(norm), forward.read(x));
                     let x = kernels.prepare_tuned(matrix.format(), x, norm, tuning, scratch);
                     kernels.linear(matrix, &x, tiles.clone(), *epilogue, forward.write(out));

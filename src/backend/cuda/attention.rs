@@ -5,9 +5,9 @@ use ygg_kernels::{
     cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE, YGG_SCORES_APART},
 };
 
-/// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how many of its first blocks
-/// share the partitions of prefixes: those of one group as many as the device runs at a time, of all groups together. Blocks behind them,
-/// half as many, share the rows.
+/// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how
+/// many of its first blocks share the partitions of prefixes: those of one group as many as the device runs at a time,
+/// of all groups together. The blocks after them, half as many, share the rows.
 pub(super) fn attention_grid(
     at_once: usize,
     kv_heads: usize,
@@ -23,9 +23,10 @@ pub(super) fn attention_grid(
     ([spread + own, kv_heads, tiles], spread)
 }
 
-/// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products, and keys and values of a partition, whose
-/// slots are whole 16 elements and 16 bytes more. Values take the place of keys where a slot has more than 512 bytes. Queries of a cache of
-/// halves are two halves, as far apart as slots, and they and products make room for the scores of rows at once; products of f32 are of two parts.
+/// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products, and keys and values
+/// of a partition, whose slots are whole 16 elements and 16 bytes more. Values take the place of keys where a slot has
+/// more than 512 bytes. Queries of a cache of halves are two halves, as far apart as slots, and they and products make
+/// room for the scores of rows at once; products of f32 are of two parts.
 pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize) -> usize {
     let element = format.bytes();
     let wide = head_dim.next_multiple_of(16);
@@ -52,7 +53,7 @@ mod tests {
             for head_dim in 1..=256 {
                 let widest =
                     [64, 128, 256].into_iter().find(|d| *d >= head_dim).expect("no wider head is taken");
-                // Beside it, the lengths of the rows of a block.
+                // In addition, the lengths of the rows of a block.
                 let shared = attention_shared(format, head_dim, widest) + 2 * 4 * YGG_QUERY_TILE as usize;
                 assert!(shared <= MOST, "{format}, heads of {head_dim}: {shared} bytes");
             }

@@ -1,5 +1,5 @@
-//! The cache in device memory, and the kernels that change it outside of forwards. Those that the host launches do not wait for the
-//! kernels before them, and are begun when those have ended.
+//! The cache in device memory, and the kernels that change it outside of forwards. Those that the host launches do not
+//! wait for the kernels before them, and are begun when those have ended.
 
 use ygg_kernels::{
     KvFormat,
@@ -30,7 +30,8 @@ impl Planes {
     }
 }
 
-/// Keys and values, `[layers][keys, values][G, S, D]` of f16 or f32, and what convolutions keep, `[layers][S, C]` of f32.
+/// Keys and values, `[layers][keys, values][G, S, D]` of f16 or f32, and what convolutions keep, `[layers][S, C]` of
+/// f32.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cache {
     slots: u32,

@@ -30,8 +30,8 @@ impl Graph {
 }
 
 impl CudaReplay {
-    /// A graph of what `work` puts on the stream, which `streams` weights or does not. A driver that refuses it with kernels that overlap is asked
-    /// for one without; nothing overlaps from then on.
+    /// A graph of what `work` puts on the stream, which `streams` weights or does not. A driver that refuses it with
+    /// kernels that overlap is asked for one without; nothing overlaps from then on.
     pub(super) fn capture(
         &mut self,
         streams: bool,
@@ -48,8 +48,10 @@ impl CudaReplay {
         streams: bool,
         mut work: impl FnMut(&mut Self) -> Result<(), BackendError>,
     ) -> Result<Graph, BackendError> {
+        // Other threads may allocate and copy meanwhile, which the global mode would refuse.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         check("begin a capture", self.stream.begin_capture(mode))?;
+        // Ended after an error, too: else the stream would stay in its capture.
         let captured = work(self);
         let graph = check("end a capture", self.stream.end_capture(sys::CUgraphInstantiate_flags(0)));
         captured?;
@@ -57,12 +59,14 @@ impl CudaReplay {
             what: "capture a forward",
             reason: "the graph is empty".to_owned(),
         })?;
+        // The first launch would do it otherwise, within a step.
         check("upload a graph", graph.upload())?;
         let streamed = self.streamed().filter(|_| streams).cloned();
         Ok(Graph { graph, stream: Arc::clone(&self.stream), streamed })
     }
 
-    /// Does `work` once, which `streams` weights or does not, and waits for its end: a driver loads the code of kernels when they first run.
+    /// Does `work` once, which `streams` weights or does not, and waits for its end: a driver loads the code of kernels
+    /// when they first run.
     pub(super) fn try_once(
         &mut self,
         streams: bool,

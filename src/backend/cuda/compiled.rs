@@ -1,7 +1,8 @@
 //! Kernels that NVRTC compiled, kept in a folder so that the next process need not.
 //!
-//! A file is named after everything that decides what is in it. It begins with a checksum of its name and the rest. A file that
-//! is damaged or was made for other sources is replaced. A folder that cannot be read or written costs only time.
+//! A file is named after everything that decides what is in it. It begins with a checksum of its name and the rest. A
+//! file that is damaged or was made for other sources is replaced. A folder that cannot be read or written costs only
+//! time.
 
 use std::{
     fs,
@@ -16,8 +17,8 @@ use blake3::{Hash, Hasher, OUT_LEN};
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Keeps what is compiled from now on in `folder`, which need not exist yet, and takes it from there. Without this call every opened
-/// model compiles its kernels. The first call of a process counts.
+/// Keeps what is compiled from now on in `folder`, which need not exist yet, and takes it from there. Without this call
+/// every opened model compiles its kernels. The first call of a process counts.
 pub fn keep_compiled_kernels(folder: PathBuf) {
     FOLDER.get_or_init(|| folder);
 }
@@ -110,7 +111,7 @@ mod tests {
         Recipe { compiler: (13, 0), options, sources }
     }
 
-    /// Number of compilations behind which `recipe` has its image.
+    /// Number of compilations after which `recipe` has its image.
     fn compilations(recipe: &Recipe<'_>, folder: &Path) -> usize {
         let mut count = 0;
         let image = recipe.kept_in(folder, || {

@@ -30,7 +30,8 @@ const OLDEST_DRIVER: i32 = 12_000;
 const EMBEDDED_VERSION: i32 = 13_000;
 /// The first compute capability with the instructions that the kernels use: bf16 products.
 const OLDEST_ARCH: i32 = 80;
-/// The first version of the driver's interface whose captures keep that a kernel may begin while the one before it runs.
+/// The first version of the driver's interface whose captures keep that a kernel may begin while the one before it
+/// runs.
 const OVERLAPPING_DRIVER: i32 = 12_030;
 /// The first architecture whose code can wait for the kernels before.
 const OVERLAPPING_ARCH: i32 = 90;
@@ -40,7 +41,8 @@ const PLAIN_SHARED: u32 = 48 << 10;
 /// Whether kernels of this process may overlap where they can.
 static MAY_OVERLAP: AtomicBool = AtomicBool::new(true);
 
-/// From now on no opened model begins a kernel on a GPU while the one before it still runs: for drivers that do this wrong.
+/// From now on no opened model begins a kernel on a GPU while the one before it still runs: for drivers that do this
+/// wrong.
 pub fn keep_kernels_apart() {
     MAY_OVERLAP.store(false, Ordering::Relaxed);
 }
@@ -73,7 +75,8 @@ fn refused(reason: String) -> BackendError {
 pub(super) struct Device {
     context: Arc<CudaContext>,
     module: Arc<CudaModule>,
-    /// Those that were asked for, with the most shared memory that they were asked for with; their handles are good as long as the device.
+    /// Those that were asked for, with the most shared memory that they were asked for with; their handles are good as
+    /// long as the device.
     functions: Mutex<BTreeMap<String, (CudaFunction, u32)>>,
     /// Handles of those that have run.
     warm: Mutex<BTreeSet<usize>>,
@@ -90,23 +93,24 @@ impl fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens the first GPU, with kernels for these layouts of weights. Those of a forward overlap where GPU, driver and code can and
-    /// `way` is not to launch them one by one.
+    /// Opens the first GPU, with kernels for these layouts of weights. Those of a forward overlap where GPU, driver and
+    /// code can and `way` is not to launch them one by one.
     ///
     /// # Errors
     /// [`BackendError::NoCuda`] that says what is missing: driver, device, architecture, compiler.
     pub(super) fn open(layouts: u32, way: Way) -> Result<Arc<Self>, BackendError> {
         let driver = driver()?;
         let context = check("open the device", CudaContext::new(0))?;
-        // One arena, one stream: we order the work ourselves, and events of others cannot be waited for inside a capture.
-        // SAFETY: nothing has been allocated through the context yet.
+        // One arena, one stream: we order the work ourselves, and events of others cannot be waited for inside a
+        // capture. SAFETY: nothing has been allocated through the context yet.
         unsafe { context.disable_event_tracking() };
         let name = check("name the device", context.name())?;
         let (major, minor) = check("ask for the architecture", context.compute_capability())?;
         let arch = 10 * major + minor;
         if arch < OLDEST_ARCH {
             return Err(refused(format!(
-                "{name} is of compute capability {major}.{minor}: expected at least {}.{}, which has bf16 products; use the processor",
+                "{name} is of compute capability {major}.{minor}: expected at least {}.{}, which has bf16 products; \
+                 use the processor",
                 OLDEST_ARCH / 10,
                 OLDEST_ARCH % 10
             )));
@@ -205,8 +209,8 @@ impl Device {
         Ok(self.processors as usize * of_processor.unsigned_abs().max(1) as usize)
     }
 
-    /// Whether one of the kernels has never run: drivers load code when it first does, which a capture cannot wait for. They count as run
-    /// from now on.
+    /// Whether one of the kernels has never run: drivers load code when it first does, which a capture cannot wait for.
+    /// They count as run from now on.
     pub(super) fn is_cold<'l>(&self, launches: impl IntoIterator<Item = &'l Launch>) -> bool {
         let mut warm = self.warm.lock().expect("no user of the functions panics");
         let is_new = |launch: &Launch| warm.insert(launch.function.addr());
@@ -225,7 +229,8 @@ fn driver() -> Result<i32, BackendError> {
     // SAFETY: loads a system library, as every use of CUDA does.
     if !unsafe { sys::is_culib_present() } {
         return Err(refused(
-            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
+            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put \
+             the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
                 .to_owned(),
         ));
     }
@@ -237,14 +242,16 @@ fn driver() -> Result<i32, BackendError> {
     })?;
     if check("count devices", result::device::get_count())? == 0 {
         return Err(refused(
-            "the NVIDIA driver sees no GPU: expected one. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the processor"
+            "the NVIDIA driver sees no GPU: expected one. Check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the \
+             processor"
                 .to_owned(),
         ));
     }
     let version = driver_version()?;
     if version < OLDEST_DRIVER {
         return Err(refused(format!(
-            "the NVIDIA driver is too old: it offers CUDA {}, expected at least {}; install a newer driver, or use the processor",
+            "the NVIDIA driver is too old: it offers CUDA {}, expected at least {}; install a newer driver, or use \
+             the processor",
             version_text(version),
             version_text(OLDEST_DRIVER)
         )));
@@ -276,7 +283,9 @@ fn compile(arch: i32, layouts: u32) -> Result<Vec<u8>, BackendError> {
     // SAFETY: loads a system library, as every use of NVRTC does.
     if !unsafe { nvrtc::is_culib_present() } {
         return Err(refused(
-            "this yggc was built without compiled CUDA kernels, and no NVRTC was found to compile them now (libnvrtc.so): build with CUDA_HOME pointing at a CUDA 13 toolkit, or put the folder of libnvrtc.so into LD_LIBRARY_PATH"
+            "this yggc was built without compiled CUDA kernels, and no NVRTC was found to compile them now \
+             (libnvrtc.so): build with CUDA_HOME pointing at a CUDA 13 toolkit, or put the folder of libnvrtc.so into \
+             LD_LIBRARY_PATH"
                 .to_owned(),
         ));
     }
@@ -478,7 +487,8 @@ pub(super) struct Launch {
     grid: [u32; 3],
     threads: u32,
     shared: u32,
-    /// The device's word on whether it may begin while the kernel before it on the stream still runs; none where it never may.
+    /// The device's word on whether it may begin while the kernel before it on the stream still runs; none where it
+    /// never may.
     overlaps: Option<Arc<AtomicBool>>,
     /// The structure of parameters, in words that keep its alignment.
     params: Box<[u64]>,
@@ -496,8 +506,8 @@ impl fmt::Debug for Launch {
 }
 
 impl Launch {
-    /// Kernel `name` with `params`, which must be the structure that it takes. Where the device can, it begins while the kernel before it
-    /// still runs, and waits by itself.
+    /// Kernel `name` with `params`, which must be the structure that it takes. Where the device can, it begins while
+    /// the kernel before it still runs, and waits by itself.
     pub(super) fn new<P: Copy>(
         device: &Device,
         name: &str,
@@ -523,7 +533,7 @@ impl Launch {
         })
     }
 
-    /// The same, begun when all before it on the stream has ended: for kernels that do not wait, or come behind a copy.
+    /// The same, begun when all before it on the stream has ended: for kernels that do not wait, or come after a copy.
     pub(super) fn alone(self) -> Self {
         Self { overlaps: None, ..self }
     }

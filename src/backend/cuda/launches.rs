@@ -58,7 +58,7 @@ struct Product {
 }
 
 impl Product {
-    /// A product with nothing beside it.
+    /// A product without a second matrix, bias or residual.
     fn plain(norm: Option<ir::Norm>, weights: Packed) -> Self {
         let function = Nonlinearity::Silu;
         Self { norm, weights, up: None, bias: 0, function, residual: false, projection: None }
@@ -402,7 +402,7 @@ impl<'a> Launches<'a> {
         }
     }
 
-    /// Fragments that a step leaves for the product behind it, if that reads the result as it is.
+    /// Fragments that a step leaves for the product that follows, if that reads the result as it is.
     fn next_fragments(&mut self, step: &Step, next: Option<&Step>) -> Option<YggFragments> {
         if !matches!(step.op, Op::Attention { .. } | Op::Linear { .. } | Op::GatedLinear { .. }) {
             return None;
@@ -415,7 +415,7 @@ impl<'a> Launches<'a> {
         };
         let result = step.result.region()?;
         let is_read = next.operands[0].region() == Some(result);
-        // Inputs behind the last would be whatever was there.
+        // Inputs past the last would be whatever was there.
         let is_whole = result.columns.is_multiple_of(YGG_TILE_K as usize);
         let format = fragment_format(Layout::of(self.program.weights[weight.0 as usize].format));
         let layout = |weight: WeightId| Layout::of(self.program.weights[weight.0 as usize].format);

@@ -41,7 +41,7 @@ pub(super) fn kernel_rows(arena: u64, region: &Region) -> YggRows {
     }
 }
 
-/// Words of one forward's inputs, one array behind the other: where each begins, in words.
+/// Words of one forward's inputs, one array after the other: where each begins, in words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputWords {
     width: usize,

@@ -15,10 +15,10 @@
 //! | `capture` | graphs |
 //! | `replay` | one request: warm-up, capture, replay |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
-//! | `verification` | a verification as one graph: a forward with the walk and the move of what is accepted behind it |
+//! | `verification` | a verification as one graph: a forward, then the walk and the move of what is accepted |
 //!
-//! A graph copies the rows in, runs every kernel, with copies of streamed weights beside them, and copies the results out; the host writes pinned memory, launches, waits, reads. What
-//! kernels do is in `kernels/cuda`.
+//! A graph copies the rows in, runs every kernel, with copies of streamed weights in parallel, and copies the results
+//! out; the host writes pinned memory, launches, waits, reads. What kernels do is in `kernels/cuda`.
 
 mod alone;
 mod attention;
@@ -292,8 +292,8 @@ impl Executables for CudaExecutables {
             _ => Device::open(self.layouts | layouts, self.way)?,
         };
         let layouts = self.layouts | layouts;
-        let beside = Self { programs: IdVec::default(), layouts, device, ..self.clone() };
-        Ok(Arc::new(beside.and(programs, weights, threads)?))
+        let other = Self { programs: IdVec::default(), layouts, device, ..self.clone() };
+        Ok(Arc::new(other.and(programs, weights, threads)?))
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {

@@ -1,4 +1,5 @@
-//! Draft phases in one launch: graphs of a drafter's forwards with a growth behind each, whose kernel writes the rows of the next forward.
+//! Draft phases in one launch: graphs of a drafter's forwards with a growth after each, whose kernel writes the rows of
+//! the next forward.
 
 use std::{fmt, sync::Arc};
 
@@ -27,8 +28,8 @@ const ARRAYS: usize = 4;
 /// Words about the root that growths read: its token, the tokens committed before it, its row.
 const ROOT: usize = 3;
 
-/// Where a phase's memory is. The host sends what is from a root's inputs to the tails of the growth's: inputs of roots end where the
-/// words about the root begin.
+/// Where a phase's memory is. The host sends what is from a root's inputs to the tails of the growth's: inputs of roots
+/// end where the words about the root begin.
 struct Places {
     root: usize,
     growth_inputs: usize,
@@ -207,10 +208,10 @@ impl Phase {
             phase.fill(place, PhaseRoot { program, rows: &rows }, &nothing_skipped);
             for depth in 1..=phase.shape.depth {
                 let steps = || {
-                    let behind_root = root_forward.iter().chain([first.behind(depth == 1)]);
+                    let from_root = root_forward.iter().chain([first.after(depth == 1)]);
                     let others =
-                        (2..=depth).flat_map(|growth| forward.iter().chain([next.behind(growth == depth)]));
-                    behind_root.chain(others)
+                        (2..=depth).flat_map(|growth| forward.iter().chain([next.after(growth == depth)]));
+                    from_root.chain(others)
                 };
                 let streams = steps().any(|step| step.unit.is_some());
                 let mut work = |replay: &mut CudaReplay| phase.work(words, steps(), replay);
@@ -238,7 +239,8 @@ impl Phase {
         let stream = &replay.stream;
         let from = self.places.root_inputs(root_words);
         let sent = &self.sent.words()[word(from)..word(self.places.growth_inputs) + self.growth_words.tails];
-        // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between launches only.
+        // SAFETY: inside the phase's memory; the host's words live as long as the graph, and are changed between
+        // launches only.
         let copied = unsafe { result::memcpy_htod_async(self.at(from), sent, stream.cu_stream()) };
         check("send the root", copied)?;
         replay.put(steps)?;
@@ -281,7 +283,7 @@ impl Phase {
             (1..=self.shape.depth).contains(&depth)
                 && committed + depth <= options.layout.context
                 && committed + nodes <= options.layout.slots(),
-            "{depth} growths of {} behind {committed} of {} tokens",
+            "{depth} growths of {} after {committed} of {} tokens",
             self.shape.depth,
             options.layout.context
         );
@@ -310,14 +312,15 @@ impl Phase {
     }
 }
 
-/// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other inputs.
+/// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other
+/// inputs.
 struct Between {
     last: StepKernels,
     goes_on: StepKernels,
 }
 
 impl Between {
-    /// Behind a forward of `program`, before one of `growth`.
+    /// After a forward of `program`, before one of `growth`.
     fn new(
         device: &Device,
         phase: &Phase,
@@ -361,7 +364,7 @@ impl Between {
         Ok(Self { last: StepKernels::new(None, vec![grow(0)?]), goes_on: StepKernels::new(None, goes_on) })
     }
 
-    fn behind(&self, is_last: bool) -> &StepKernels {
+    fn after(&self, is_last: bool) -> &StepKernels {
         if is_last { &self.last } else { &self.goes_on }
     }
 }

@@ -5,19 +5,20 @@ use ygg_kernels::cuda::{
     packing::Layout,
 };
 
-/// Whether a product of so many tiles of rows shares what it reads of them (`wide_linear`), or each warp reads them by itself: up to 16
-/// rows, unless a gated pair of the layout needs too many registers for that (`linear_of_16`).
+/// Whether a product of so many tiles of rows shares what it reads of them (`wide_linear`), or each warp reads them by
+/// itself: up to 16 rows, unless a gated pair of the layout needs too many registers for that (`linear_of_16`).
 pub(super) fn is_wide(layout: Layout, is_gated: bool, row_tiles: usize) -> bool {
     let is_large = matches!(layout, Layout::Nibbles | Layout::NibblesWide | Layout::BytesWide);
     row_tiles > if is_gated && is_large { 1 } else { 2 }
 }
 
-/// From so many blocks on each multiplies all inputs of its outputs: less is written and nothing is joined.
+/// From so many blocks on each multiplies all inputs of its outputs: less is written and nothing is joined. Fewer
+/// blocks take the inputs in [`PAIRS`] pieces instead, so that there is work for four times as many.
 const WHOLE_BLOCKS: usize = 240;
-/// Pairs of parts of the inputs.
+/// Pairs of parts of the inputs: a block of a wide product works on two parts at a time.
 const PAIRS: usize = YGG_SPLIT_K as usize / 2;
 
-/// A product that [`is_wide`]: `tiles` tiles of outputs, or of those of a gate and as many beside them.
+/// A product that [`is_wide`]: `tiles` tiles of outputs, or of those of a gate and as many of its up matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WideProduct {
     pub(super) tiles: usize,
@@ -31,7 +32,8 @@ impl WideProduct {
         self.tiles.div_ceil(YGG_WIDE_TILES as usize / if self.is_gated { 2 } else { 1 })
     }
 
-    /// Whether a block multiplies one pair of parts of the inputs at a time, which a kernel behind it joins: where there are few blocks.
+    /// Whether a block multiplies one pair of parts of the inputs at a time, which a later kernel joins: where there
+    /// are few blocks.
     pub(super) fn is_joined(self) -> bool {
         self.blocks() < WHOLE_BLOCKS
     }

@@ -13,7 +13,8 @@ use crate::ir::{Op, Operand, Program, Region, RopeId, Step, WeightId};
 /// Outputs of a tile.
 const TILE_N: usize = YGG_TILE_N as usize;
 
-/// In which order the outputs of heads are packed so that those that turn together lie in one tile: `YggProjection` says it.
+/// In which order the outputs of heads are packed so that those that turn together lie in one tile: `YggProjection`
+/// says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HalvesTogether {
     pub(super) head_dim: usize,
@@ -28,7 +29,7 @@ impl HalvesTogether {
     }
 }
 
-/// A product whose outputs are queries, keys and values, read by nothing but the storage and the attention behind it.
+/// A product whose outputs are queries, keys and values, read by nothing but the storage and the attention that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Projection {
     pub(super) layer: usize,
@@ -40,8 +41,8 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// The projection that begins at step `number`, if heads and their rotated parts are whole tiles of outputs, which its kernel
-    /// needs. Other projections run as separate steps.
+    /// The projection that begins at step `number`, if heads and their rotated parts are whole tiles of outputs, which
+    /// its kernel needs. Other projections run as separate steps.
     pub(super) fn of(program: &Program, number: usize) -> Option<Self> {
         let [product, append, attention] = program.steps.get(number..number + 3)? else { return None };
         let Op::Linear { weights, residual: false, .. } = &product.op else { return None };
@@ -90,7 +91,7 @@ fn is_packed(program: &Program, weights: &[WeightId]) -> bool {
     weights.iter().all(|id| Layout::of(program.weights[id.0 as usize].format) != Layout::F32)
 }
 
-/// Operands of steps that are of these bytes' value, and whether it is left to be read behind the forward.
+/// Operands of steps that are of these bytes' value, and whether it is left to be read after the forward.
 fn readers(program: &Program, all: &Region) -> usize {
     let of_step = |step: &Step| {
         step.operands.iter().filter_map(Operand::region).filter(|r| r.value == all.value).count()

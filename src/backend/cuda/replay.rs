@@ -73,7 +73,7 @@ pub(super) struct CudaReplay {
     memory: DeviceBlock,
     /// The program of the forward that the host has not waited for.
     begun: Option<ProgramId>,
-    /// What ended it; nothing is run behind it.
+    /// What ended it; nothing is run after it.
     failure: Option<BackendError>,
 }
 
@@ -186,7 +186,7 @@ impl CudaReplay {
         self.ready[program].steps.iter().any(|step| step.unit.is_some())
     }
 
-    /// Puts steps on the stream, one behind the other.
+    /// Puts steps on the stream, one after the other.
     pub(super) fn put<'k>(
         &self,
         steps: impl Iterator<Item = &'k StepKernels> + Clone,
@@ -204,14 +204,15 @@ impl CudaReplay {
         words.write(rows, &self.nothing_skipped, self.inputs.words_mut());
     }
 
-    /// Puts the kernels of a program on the stream, behind the copy of what they read.
+    /// Puts the kernels of a program on the stream, after the copy of what they read.
     pub(super) fn forward(&self, program: ProgramId) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.words, inputs_at)?;
         self.put(self.ready[program].steps.iter())
     }
 
-    /// Puts the kernels of a program on the stream, with others that write their rows behind the copy of what else they read.
+    /// Puts the kernels of a program on the stream, with others that write their rows after the copy of what else they
+    /// read.
     pub(super) fn forward_of_rows_by(&self, program: ProgramId, rows: &Launch) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.tails, inputs_at)?;
@@ -249,7 +250,8 @@ impl CudaReplay {
     /// Sends the first words of what the host has written.
     fn send_inputs(&self, words: usize, at: u64) -> Result<(), BackendError> {
         let words = &self.inputs.words()[..words];
-        // SAFETY: inside the device's block; the host's words live as long as the graph, and are changed between forwards only.
+        // SAFETY: inside the device's block; the host's words live as long as the graph, and are changed between
+        // forwards only.
         check("send the rows", unsafe { result::memcpy_htod_async(at, words, self.stream.cu_stream()) })
     }
 
@@ -380,7 +382,8 @@ const NOTHING_GROWN: Grown<'static> =
     Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0], forwarded: 1 };
 
 impl CudaReplay {
-    /// Does something that the device may fail in, if it never did: a first failure is remembered, and nothing is done behind it.
+    /// Does something that the device may fail in, if it never did: a first failure is remembered, and nothing is done
+    /// after it.
     fn attempt<T: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BackendError>) -> T {
         if self.failure().is_some() {
             return T::default();

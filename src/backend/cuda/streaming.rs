@@ -1,11 +1,14 @@
-//! Streamed weights: matrices in pinned memory of the host, copied into places of a staging buffer on the device ahead of the kernels that read
-//! them.
+//! Streamed weights: matrices in pinned memory of the host, copied into places of a staging buffer on the device ahead
+//! of the kernels that read them.
 //!
-//! The copies of forwards are on a stream of their own, in the order of use. A capture makes branches of a graph of them. Laws:
-//! - The first kernel of a step that multiplies by a streamed matrix waits for its copy, and begins when all before it has ended. Kernels behind it in
-//!   the step may begin early, and read weights before they wait: the matrix is there by then.
+//! The copies of forwards are on a stream of their own, in the order of use. A capture makes branches of a graph of
+//! them. Laws:
+//! - The first kernel of a step that multiplies by a streamed matrix waits for its copy, and begins when all before it
+//!   has ended. Kernels after it in the step may begin early, and read weights before they wait: the matrix is there by
+//!   then.
 //! - A copy waits for the end of the steps that read what it overwrites.
-//! - Forwards of all sessions over one model share the buffer. They take turns: each waits, on the device, for the end of the one before it.
+//! - Forwards of all sessions over one model share the buffer. They take turns: each waits, on the device, for the end
+//!   of the one before it.
 //!
 //! Nothing here allocates once a graph is captured.
 
@@ -50,7 +53,8 @@ pub(super) struct Streamed {
 }
 
 impl Streamed {
-    /// Matrices of these bytes, at least one, in the order of use. `fill` writes each, and is told where it will be on the device.
+    /// Matrices of these bytes, at least one, in the order of use. `fill` writes each, and is told where it will be on
+    /// the device.
     ///
     /// # Errors
     /// [`BackendError::PinnedMemory`] if the host refuses memory, [`BackendError::DeviceMemory`] if the device does.
@@ -86,8 +90,8 @@ impl Streamed {
     pub(super) fn copy(&self, unit: UnitId, stream: &CudaStream) -> Result<(), BackendError> {
         let Unit { host, place } = &self.units[unit.0];
         let words = &host.words()[..place.len() / size_of::<u32>()];
-        // SAFETY: the matrix's place in the buffer; the host's words live as long as `self`, which whatever launches the copy holds, and are never
-        // changed.
+        // SAFETY: the matrix's place in the buffer; the host's words live as long as `self`, which whatever launches
+        // the copy holds, and are never changed.
         let copied = unsafe {
             result::memcpy_htod_async(self.buffer.at(place.start, place.len()), words, stream.cu_stream())
         };
@@ -95,7 +99,7 @@ impl Streamed {
     }
 }
 
-/// Puts work on a stream; if it streams weights, behind that of every other session that does.
+/// Puts work on a stream; if it streams weights, after that of every other session that does.
 pub(super) fn in_turn<T>(
     streamed: Option<&Streamed>,
     stream: &CudaStream,
@@ -166,8 +170,8 @@ impl Copies {
     }
 }
 
-/// Puts the steps of forwards on `stream`, one behind the other, and the copies of what they read on the stream of copies, each as early as its
-/// place allows.
+/// Puts the steps of forwards on `stream`, one after the other, and the copies of what they read on the stream of
+/// copies, each as early as its place allows.
 pub(super) fn put<'k>(
     copies: Option<&Copies>,
     mut steps: impl Iterator<Item = &'k StepKernels> + Clone,
@@ -218,7 +222,7 @@ impl<'a> Ahead<'a> {
         Self { copies, stream, sequence, needs, copied: 0, read: 0, awaited: 0 }
     }
 
-    /// Lets copies begin behind what is on the steps' stream.
+    /// Lets copies begin after what is on the steps' stream.
     fn begin(&mut self) -> Result<(), BackendError> {
         if self.sequence.is_empty() {
             return Ok(());

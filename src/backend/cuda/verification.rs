@@ -1,4 +1,4 @@
-//! Verifications in one launch: the graph of a forward with the walk through its tree and the move of what is accepted behind it.
+//! Verifications in one launch: the graph of a forward with the walk through its tree and the move of what is accepted.
 
 use std::{any::Any, sync::Arc};
 
@@ -46,8 +46,8 @@ impl BestOf {
     }
 }
 
-/// Words of what a verification leaves, for a forward of `width` rows: a path through its rows (how many there are, then which, then what the
-/// verifier says behind each), then which nodes the rows were of (how many, then which).
+/// Words of what a verification leaves, for a forward of `width` rows: a path through its rows (how many there are,
+/// then which, then what the verifier says after each), then which nodes the rows were of (how many, then which).
 #[derive(Clone, Copy)]
 struct ResultWords {
     width: usize,
@@ -92,7 +92,7 @@ impl Verification {
             "the program shows candidates of all rows"
         );
         let words = ResultWords::of(program.binding.width);
-        // Behind the results, what pruning notes of each node.
+        // After the results, what pruning notes of each node.
         let noted = best.as_ref().map_or(0, |best| best.tree.nodes());
         let memory = DeviceBlock::new(device, (words.words + noted) * size_of::<u32>(), "a path")?;
         let mut results = PinnedBlock::new(device, words.words, "a path")?;
@@ -111,12 +111,13 @@ impl Verification {
             }
             walk.on(&replay.stream)?;
             moves.iter().try_for_each(|moves| moves.on(&replay.stream))?;
-            // Copies come last: a kernel that may begin early cannot come right behind one.
+            // Copies come last: a kernel that may begin early cannot come right after one.
             if shows_hidden {
                 replay.fetch_hidden(number)?;
             }
             let stream = &replay.stream;
-            // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has been waited for.
+            // SAFETY: inside the block; the host's words live as long as the graph, and are read after the stream has
+            // been waited for.
             let copied = unsafe {
                 result::memcpy_dtoh_async(results.words_mut(), memory.at(0, 0), stream.cu_stream())
             };
@@ -180,7 +181,7 @@ impl Inputs {
     }
 }
 
-/// The kernel that makes the best nodes of a tree the rows of a forward, begun behind a copy.
+/// The kernel that makes the best nodes of a tree the rows of a forward, begun after a copy.
 fn prune_launch(
     device: &Device,
     best: &BestOf,

@@ -22,7 +22,7 @@ use super::{
 };
 pub(super) use ygg_kernels::cuda::packing::ALIGNMENT;
 
-/// Words of each of the two buffers that uploads pass through.
+/// Words of each of the two buffers that uploads pass through: one is filled while the other is copied.
 const STAGING_WORDS: usize = 4 << 20;
 
 /// Weights that are uploaded as one block.
@@ -34,7 +34,7 @@ enum Key {
     Rows(WeightId),
     /// A norm's gain, or taps, as f32.
     Vector(WeightId),
-    /// Biases behind each other, as f32; in the order of their outputs in the stack.
+    /// Biases, one after the other, as f32; in the order of their outputs in the stack.
     Biases(Vec<WeightId>, Option<HalvesTogether>),
     /// The tokens of a trimmed head.
     Names(Vec<u32>),
@@ -107,7 +107,7 @@ enum Place {
 }
 
 impl Place {
-    /// A stack whose codes are at an address, and its scales behind them.
+    /// A stack whose codes are at an address, and its scales after them.
     fn of(stack: &Stack<'_>, codes: u64) -> Self {
         let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
         let scales = if scale_bytes == 0 { 0 } else { codes + code_bytes as u64 };
@@ -127,8 +127,8 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads` threads; what is streamed is
-    /// packed into memory of the host.
+    /// Uploads everything that the programs, all of one graph, read and that is not there yet, packed by `threads`
+    /// threads; what is streamed is packed into memory of the host.
     ///
     /// # Panics
     /// If there is more to be streamed than the first programs said.
@@ -196,8 +196,8 @@ impl Weights {
                     Part::Rows(_) | Part::Words(_) => unreachable!("stacks are streamed"),
                 };
                 let (code_bytes, scale_bytes) = Part::stack_bytes(stack);
-                let (codes, behind) = rest.split_at_mut(code_bytes);
-                let (scales, behind) = behind.split_at_mut(scale_bytes);
+                let (codes, after) = rest.split_at_mut(code_bytes);
+                let (scales, after) = after.split_at_mut(scale_bytes);
                 let (codes_of_row, scales_of_row) = stack.tile_row_bytes();
                 let rows = stack.tile_rows();
                 let (codes, scales) =
@@ -207,7 +207,7 @@ impl Weights {
                 key.weights().iter().for_each(|weight| source.note_loaded(*weight));
                 places.insert(key.clone(), Place::of(stack, at));
                 unit_of.insert(key.clone(), unit);
-                (at, rest) = (at + (code_bytes + scale_bytes) as u64, behind);
+                (at, rest) = (at + (code_bytes + scale_bytes) as u64, after);
             }
             Ok(())
         };
@@ -444,8 +444,8 @@ impl Upload {
         let stream = self.streams[turn].cu_stream();
         for (to, bytes) in [(first, head), (second, tail)] {
             if !bytes.is_empty() {
-                // SAFETY: the destination is inside the block of the weights; the buffer is not touched before the stream has been
-                // waited for.
+                // SAFETY: the destination is inside the block of the weights; the buffer is not touched before the
+                // stream has been waited for.
                 check("upload weights", unsafe { result::memcpy_htod_async(to, bytes, stream) })?;
             }
         }

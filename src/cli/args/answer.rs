@@ -8,10 +8,15 @@ use super::numbers::{at_least_one, decimal, min_p, temperature, top_p};
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SamplingArgs {
     /// Sampling temperature; 0 is greedy: always the most probable token
-    #[arg(long, value_name = "T", value_parser = temperature, allow_negative_numbers = true, default_value_t = 0.0, help_heading = "Sampling")]
+    #[arg(
+        long, value_name = "T", value_parser = temperature, allow_negative_numbers = true, default_value_t = 0.0,
+        help_heading = "Sampling"
+    )]
     pub(crate) temperature: f32,
     /// Sample among the K most probable tokens
-    #[arg(long, value_name = "K", value_parser = at_least_one, allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(
+        long, value_name = "K", value_parser = at_least_one, allow_negative_numbers = true, help_heading = "Sampling"
+    )]
     pub(crate) top_k: Option<usize>,
     /// Sample among the most probable tokens whose probabilities sum to P, in (0, 1]
     #[arg(long, value_name = "P", value_parser = top_p, allow_negative_numbers = true, help_heading = "Sampling")]
@@ -78,7 +83,7 @@ fn bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl AnswerArgs {
-    /// The messages behind the system's.
+    /// The messages after the system's.
     pub(crate) fn chat(&self, messages: impl IntoIterator<Item = Message>) -> Prompt {
         let system = self.system.iter().map(|text| Message::new(Role::System, text.as_str()));
         Prompt::Chat(Conversation {

@@ -2,8 +2,9 @@
 
 use std::{ffi::OsString, fmt, path::PathBuf};
 
-/// The variables that are read: folders for the cache, settings of the Hugging Face hub, the key of the service, which as an argument
-/// every user of the machine could see, and whether spans are sent. OpenTelemetry's crates read its other variables by themselves.
+/// The variables that are read: folders for the cache, settings of the Hugging Face hub, the key of the service, which
+/// as an argument every user of the machine could see, and whether spans are sent. OpenTelemetry's crates read its
+/// other variables by themselves.
 #[derive(Clone, Default)]
 pub(crate) struct Environment {
     #[cfg(feature = "serve")]

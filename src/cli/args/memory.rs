@@ -13,8 +13,11 @@ pub(crate) struct ContextArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
-    /// Most bytes of weights, substitute, cache and buffers together, as in 500M or 4G: what does not fit is read from disk for every
-    /// forward, and the plan divides the memory. Changes no answer [default: all weights in memory]
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["resident", "plan"], help_heading = "Machine")]
+    /// Most bytes of weights, substitute, cache and buffers together, as in 500M or 4G: what does not fit is read from
+    /// disk for every forward, and the plan divides the memory. Changes no answer [default: all weights in memory]
+    #[arg(
+        long, value_name = "SIZE", value_parser = size, conflicts_with_all = ["resident", "plan"],
+        help_heading = "Machine"
+    )]
     pub(crate) memory: Option<u64>,
 }

@@ -13,7 +13,7 @@ pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Bytes: a number, alone or with K, M, G or T behind it for powers of 1024.
+/// Bytes: a number, alone or followed by K, M, G or T for powers of 1024.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let expected = || "expected bytes, as in 500M or 20G".to_owned();
     let (number, unit) =

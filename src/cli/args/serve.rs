@@ -61,8 +61,9 @@ pub(crate) struct ServeArgs {
     /// Use no plan: decode every request plainly
     #[arg(long, conflicts_with_all = ["drafter", "plan"])]
     pub(crate) no_spec: bool,
-    /// While no request has come for S seconds, measure longer than the first use did and keep the better plan for the next start; a request
-    /// ends that at once. 0 switches it off [default: off, or 60 with --memory or --resident; without S 60]
+    /// While no request has come for S seconds, measure longer than the first use did and keep the better plan for the
+    /// next start; a request ends that at once. 0 switches it off [default: off, or 60 with --memory or --resident;
+    /// without S 60]
     #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "60",
           conflicts_with_all = ["plan", "no_spec"])]
     pub(crate) refine: Option<usize>,
@@ -94,7 +95,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 256)]
     pub(crate) connections: usize,
     /// Most bytes of a request's body
-    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1 << 20)]
+    #[arg(
+        long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1 << 20
+    )]
     pub(crate) max_body: usize,
     /// Most tokens of a prompt [default: what the context holds]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]

@@ -46,7 +46,8 @@ fn distill_has_the_flags_of_the_contract_and_makes_a_hidden_state_drafter_by_def
     };
     assert_eq!((distill.kind, distill.tokens, distill.seen), (DistilledKind::Hidden, 1_000_000, None));
     assert!(!distill.resume && distill.exclude.is_empty() && distill.prompts.is_empty());
-    let line = "distill -o folder --kind plain --tokens 5 --seen 7 --seed 3 --threads 2 --resume --exclude a --exclude b";
+    let line = "distill -o folder --kind plain --tokens 5 --seen 7 --seed 3 --threads 2 --resume --exclude a \
+        --exclude b";
     let Command::Distill(distill) = parse(line).unwrap() else { panic!("not `distill`") };
     assert_eq!((distill.kind, distill.tokens, distill.seen), (DistilledKind::Plain, 5, Some(7)));
     assert!(distill.resume && distill.exclude.len() == 2 && distill.seed == 3 && distill.threads == Some(2));
@@ -326,7 +327,8 @@ fn every_stage_of_compiling_can_be_inspected() {
 fn verify_is_given_a_plan_and_how_much_to_try() {
     let Command::Verify(verify) = parse("verify").unwrap() else { panic!("not `verify`") };
     assert!(!verify.quick && !verify.json && verify.plan.is_none() && verify.prompts.is_none());
-    let line = "verify -m model --plan p --quick --json --threads 2 --device cpu --isa avx2 --store s --draft-model d --prompts f";
+    let line = "verify -m model --plan p --quick --json --threads 2 --device cpu --isa avx2 --store s --draft-model d \
+        --prompts f";
     let Command::Verify(verify) = parse(line).unwrap() else { panic!("not `verify`") };
     assert!(verify.quick && verify.json && verify.device.threads == Some(2) && verify.draft_model.is_some());
     for line in ["verify --force", "verify --no-spec", "verify --drafter lookup", "verify -n 3"] {

@@ -57,7 +57,8 @@ pub(super) struct Run {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct SkipRun {
     tune_ms: f64,
-    /// E(Spd) of SWIFT: the speed-up expected from the answer's tokens per step, its acceptance rate and the share skipped.
+    /// E(Spd) of SWIFT: the speed-up expected from the answer's tokens per step, its acceptance rate and the share
+    /// skipped.
     expected_speedup: Option<f64>,
     #[serde(flatten)]
     counts: SkipCounts,
@@ -78,8 +79,9 @@ impl SkipRun {
     }
 }
 
-/// `E = M alpha / ((M - 1) c + alpha)` with M tokens per step, the acceptance rate alpha, and a draft that costs `c = 1 - skip_ratio`
-/// of a plain step (SWIFT, eq. 6, <https://arxiv.org/abs/2410.06916>). Without accepted tokens it is 0.
+/// `E = M alpha / ((M - 1) c + alpha)` with M tokens per step, the acceptance rate alpha, and a draft that costs
+/// `c = 1 - skip_ratio` of a plain step (SWIFT, eq. 6, <https://arxiv.org/abs/2410.06916>). Without accepted tokens it
+/// is 0.
 fn speedup_of_skipping(aal: f64, alpha: f64, skip_ratio: f64) -> f64 {
     if alpha > 0.0 { aal * alpha / ((aal - 1.0) * (1.0 - skip_ratio) + alpha) } else { 0.0 }
 }

@@ -1,4 +1,5 @@
-//! `yggc bench --kernels --plan P`: every linear and every forward with the default tunings and with the plan's, in turn.
+//! `yggc bench --kernels --plan P`: every linear and every forward with the default tunings and with the plan's, in
+//! turn.
 
 use std::{fmt::Write, path::Path};
 
@@ -96,7 +97,8 @@ fn text(provenance: &Provenance, repetitions: usize, forwards: &[TunedForward]) 
     out.push_str(&output::table(&rows));
     writeln!(
         out,
-        "\nmedians; of ops one call, of each forward the median of its calls; gain: the median of default by tuned time, round by round\n\
+        "\nmedians; of ops one call, of each forward the median of its calls; gain: the median of default by tuned \
+         time, round by round\n\
          spread: the middle half of the runs, by the median\n\
          {repetitions} repetitions, {CONTEXT} committed tokens, default and tuned in turn; {}",
         provenance.machine.facts

@@ -110,8 +110,8 @@ impl Entry {
         Ok(())
     }
 
-    /// Reads it whole and returns what is wrong with it, if anything. Files of the hub and compiled kernels are not checked, since no digest of
-    /// them was recorded.
+    /// Reads it whole and returns what is wrong with it, if anything. Files of the hub and compiled kernels are not
+    /// checked, since no digest of them was recorded.
     ///
     /// # Errors
     /// If a model cannot be read.

@@ -1,8 +1,10 @@
-//! Models of the Hugging Face hub, named `hf:OWNER/REPO` or `hf:OWNER/REPO/FILE.gguf` (a file in one piece, or any part of one), in the cache that its other programs use.
+//! Models of the Hugging Face hub, named `hf:OWNER/REPO` or `hf:OWNER/REPO/FILE.gguf` (a file in one piece, or any part
+//! of one), in the cache that its other programs use.
 //!
-//! A model that was fetched once is used without a request, as its files were then. What one repository means is kept below the
-//! program's own cache (`hub/OWNER--REPO.json`, or `hub/OWNER--REPO/FILE.json` where a file was named): the commit, and which of its files the model is, written when all of them are there. So a
-//! fetch that was interrupted is not taken for a model, and goes on where it was.
+//! A model that was fetched once is used without a request, as its files were then. What one repository means is kept
+//! below the program's own cache (`hub/OWNER--REPO.json`, or `hub/OWNER--REPO/FILE.json` where a file was named): the
+//! commit, and which of its files the model is, written when all of them are there. So a fetch that was interrupted is
+//! not taken for a model, and goes on where it was.
 
 use std::{
     fs,

@@ -11,8 +11,8 @@ use std::{
 
 use crate::cli::{cache::CacheError, fetch::FetchError};
 
-/// Runs pip, without input, below a thread that ends the process when the input that it was started with ends: that is when this program
-/// has ended, however it did.
+/// Runs pip, without input, below a thread that ends the process when the input that it was started with ends: that is
+/// when this program has ended, however it did.
 const WATCHED_PIP: &str = "\
 import os, runpy, sys, threading
 started_with = os.dup(0)

@@ -16,12 +16,13 @@ use super::{
     page::Page,
 };
 
-/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better rule for choosing rows.
+/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better
+/// rule for choosing rows.
 pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     page.paragraph(
-        "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better of \
-         verifying so many at every step and choosing at every step. Each drafter is shown with its best Wd. Within a map darker is faster, and the \
-         frame is around the chosen shape.",
+        "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better \
+         of verifying so many at every step and choosing at every step. Each drafter is shown with its best Wd. \
+         Within a map darker is faster, and the frame is around the chosen shape.",
     );
     let chosen = plan.chosen();
     let mut maps: Vec<(&SubPlan, Vec<PricedShape>)> = Vec::new();
@@ -140,8 +141,8 @@ pub(super) fn reliability(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     page.paragraph(
-        "Nodes of prompts that the probabilities were not fitted to, by interval of predicted probability. On the diagonal, \
-         what was predicted happened.",
+        "Nodes of prompts that the probabilities were not fitted to, by interval of predicted probability. On the \
+         diagonal, what was predicted happened.",
     );
     let mut all = Vec::new();
     for (name, HeldOut { nodes, error, raw_error, intervals }) in judged {

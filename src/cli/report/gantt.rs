@@ -44,15 +44,17 @@ struct Bar {
     colour: RGBColor,
 }
 
-/// Adds a figure of a plan's predicted step: stages in a row, each as long as the time that it adds to the step, and what is read meanwhile.
+/// Adds a figure of a plan's predicted step: stages in a row, each as long as the time that it adds to the step, and
+/// what is read meanwhile.
 ///
 /// # Errors
 /// [`Failure::Internal`] if it cannot be drawn.
 pub(super) fn step(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     let (sub_plan, predicted) = (plan.chosen(), &plan.chosen().predicted);
     page.paragraph(format_args!(
-        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). One stage is drawn behind the other, each with the time \
-         that it adds to those beside which it runs; where a step chooses its rows, the times are means over the steps replayed.",
+        "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). Stages are drawn one after the other, each \
+         with the time that it adds to those with which it overlaps; where a step chooses its rows, the times are \
+         means over the steps replayed.",
         sub_plan.name, predicted.step_us, predicted.aal
     ));
     let svg = draw(&bars(plan))?;
@@ -60,7 +62,7 @@ pub(super) fn step(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stages that take a notable share of the step in their order, the others together behind them, then what is read.
+/// Stages that take a notable share of the step in their order, the others together after them, then what is read.
 fn bars(plan: &Plan) -> Vec<Bar> {
     let (stages, others, others_us) = notable_stages(plan.chosen());
     let mut bars = Vec::new();

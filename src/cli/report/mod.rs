@@ -3,8 +3,8 @@
 //! [`html`] explains the plan and lays the sections out on a [`Page`](page::Page); figures are SVG made by
 //! `chart`, `heat_map` and `gantt` from the plan's own numbers. [`write()`] puts it into a file.
 //!
-//! Invariants: the verdict comes first, and of the charts the chosen drafter's; the page is well-formed XML and needs neither script nor network; whatever a colour shows, a number, a marker or a
-//! position shows too.
+//! Invariants: the verdict comes first, and of the charts the chosen drafter's; the page is well-formed XML and needs
+//! neither script nor network; whatever a colour shows, a number, a marker or a position shows too.
 
 mod chart;
 mod figures;

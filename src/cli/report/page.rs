@@ -96,7 +96,8 @@ impl Page {
         let caption = escape(caption);
         let (tag, inside) = svg.trim().split_once('>').unwrap_or((svg, ""));
         self.push(format_args!(
-            "<figure>\n<figcaption>{caption}</figcaption>\n{tag} role=\"img\" aria-label=\"{caption}\">{inside}\n</figure>\n"
+            "<figure>\n<figcaption>{caption}</figcaption>\n{tag} role=\"img\" \
+             aria-label=\"{caption}\">{inside}\n</figure>\n"
         ));
     }
 

@@ -24,7 +24,8 @@ const GLOSSARY: [(&str, &str); 12] = [
     ("drafter", "what proposes tokens: text that was seen before, a part of the model, or a small model"),
     (
         "verifier",
-        "the model itself; it checks all proposals of a step in one forward, so that the output is that of plain decoding",
+        "the model itself; it checks all proposals of a step in one forward, so that the output is that of plain \
+         decoding",
     ),
     ("step", "one round: a tree of tokens is proposed, verified, and accepted as far as the verifier agrees"),
     ("speed-up", "time per token of plain decoding over that of the drafter"),
@@ -46,7 +47,8 @@ pub(super) fn memory(page: &mut Page, plan: &Plan) {
     page.section("memory", "Memory");
     page.table("What is in memory (derived)", &tables::memory(memory), |_| false);
     if !memory.divisions.is_empty() {
-        let caption = "Best division for every substitute (predicted time per token on other prompts, mean of all temperatures)";
+        let caption = "Best division for every substitute (predicted time per token on other prompts, mean of all \
+            temperatures)";
         let is_kept = |row: usize| {
             let division = &memory.divisions[row];
             (division.resident_bytes, division.substitute_bytes)
@@ -73,8 +75,9 @@ pub(super) fn verdict(page: &mut Page, explanation: &Explanation) {
     }
     let Margin { needed, best, as_good } = margin;
     page.paragraph(format_args!(
-        "{considered} shapes were priced at {context} committed tokens. A gain of less than {:.0} % over plain decoding may be \
-         noise; the best shape is predicted {:.1} % faster, and {as_good} shapes are as good within the noise.",
+        "{considered} shapes were priced at {context} committed tokens. A gain of less than {:.0} % over plain \
+         decoding may be noise; the best shape is predicted {:.1} % faster, and {as_good} shapes are as good within \
+         the noise.",
         needed * 100.0,
         best * 100.0
     ));
@@ -108,7 +111,8 @@ pub(super) fn temperatures(page: &mut Page, explanation: &Explanation) {
             .paragraph("Only greedy requests were recorded, so requests of every temperature go by them.");
     }
     page.paragraph(format_args!(
-        "A request goes by the recorded temperature that is nearest to its own. The other sections are for temperature {}.",
+        "A request goes by the recorded temperature that is nearest to its own. The other sections are for \
+         temperature {}.",
         explanation.temperature
     ));
     let is_told = |place: usize| bands[place].temperature == explanation.temperature;
@@ -127,7 +131,8 @@ pub(super) fn drafters(page: &mut Page, explanation: &Explanation) {
 pub(super) fn parts(page: &mut Page, explanation: &Explanation) {
     page.section("parts", "What each part adds");
     page.paragraph(
-        "The best shape with a part and all parts before it, against the best without it; a part that is not listed changes nothing.",
+        "The best shape with a part and all parts before it, against the best without it; a part that is not listed \
+         changes nothing.",
     );
     page.table("Parts of a step (predicted)", &tables::parts(&explanation.parts), |_| false);
 }
@@ -142,9 +147,9 @@ pub(super) fn objective(page: &mut Page, explanation: &Explanation) {
 pub(super) fn chains(page: &mut Page, explanation: &Explanation) {
     page.section("chains", "Chains by analysis");
     page.paragraph(
-        "Leviathan et al. (arXiv 2211.17192) find the best number of drafted tokens from alpha, the chance that a drafted \
-         token is accepted, and c, the time of a draft forward over that of a verify forward, where verifying costs the same \
-         whatever its rows. Beside it the best chain that was priced with the measured times.",
+        "Leviathan et al. (arXiv 2211.17192) find the best number of drafted tokens from alpha, the chance that a \
+         drafted token is accepted, and c, the time of a draft forward over that of a verify forward, where verifying \
+         costs the same whatever its rows. Next to it is the best chain that was priced with the measured times.",
     );
     page.table("Analysis and search (alpha and c measured)", &tables::chains(&explanation.chains), |_| false);
 }

@@ -17,8 +17,8 @@ pub(super) struct GateUp {
 
 /// `Gate(Linear(x, g), Linear(x, u))` becomes `GatedLinear(x, g, u)`.
 ///
-/// Leaves alone linear ops with another reader, with a bias, of another group, over different values or norms, or with matrices of
-/// different formats.
+/// Leaves alone linear ops with another reader, with a bias, of another group, over different values or norms, or with
+/// matrices of different formats.
 ///
 /// # Errors
 /// None for a lawful graph.

@@ -1,4 +1,4 @@
-//! Fuses normalisations into the linear ops behind them.
+//! Fuses normalisations into the linear ops that read them.
 
 use crate::compile::in_place::{can_order, to_read};
 use crate::ir::{Graph, GraphError, Norm, Op, ValueId};

@@ -18,8 +18,8 @@ struct Shared {
 /// A linear op to merge, its matrices and their biases.
 type Member = (ValueId, Vec<WeightId>, Vec<WeightId>);
 
-/// Linear ops of one group over one value, one norm and one format, all with biases or all without, become a single linear over all their matrices;
-/// each of them becomes the slice with its columns, in order of creation.
+/// Linear ops of one group over one value, one norm and one format, all with biases or all without, become a single
+/// linear over all their matrices; each of them becomes the slice with its columns, in order of creation.
 ///
 /// Leaves alone what later passes take (the two linear ops under a gate, a linear op under a residual sum), linear ops
 /// that already add a residual, and those whose bytes a residual sum takes over.

@@ -13,8 +13,8 @@ pub(super) struct ResidualSum {
 
 /// `Add(residual, Linear(x))` becomes a linear op that adds into the residual in place.
 ///
-/// Leaves alone linear ops with another reader, with a bias, of another group, or over bytes of the residual itself, and sums whose
-/// residual something still needs afterwards.
+/// Leaves alone linear ops with another reader, with a bias, of another group, or over bytes of the residual itself,
+/// and sums whose residual something still needs afterwards.
 ///
 /// # Errors
 /// None for a lawful graph.

@@ -152,7 +152,7 @@ fn fuse_qkv_merges_per_format_and_group() {
 #[test]
 fn fuse_qkv_leaves_gate_and_up_to_their_pass() {
     let graph = after("fuse_qkv", &Shape::plain().graph());
-    // q, k, v merged: o, gate, up, down beside them in each of two layers, and the head.
+    // q, k, v merged: in addition o, gate, up, down in each of two layers, and the head.
     assert_eq!((count(&graph, "linear"), count(&graph, "slice")), (11, 6));
 }
 

@@ -50,7 +50,7 @@ fn only_the_head_differs_from_the_whole_program() {
     assert_eq!((trimmed.shown.rows, trimmed.shown.columns), (whole.shown.rows, whole.shown.columns));
 }
 
-/// A bound of logits stays behind the head that is trimmed.
+/// A bound of logits stays after the head that is trimmed.
 #[test]
 fn a_bounded_head_is_trimmed_too() {
     let mut graph = Shape::plain().graph();

@@ -138,7 +138,8 @@ fn each_limit_of_texts_is_named() {
     check_lark(WHAT, &optional(750)).unwrap();
 }
 
-/// What is accepted at a limit compiles on the stated stack, and its masks, clones and its end take little: they run on threads with the usual one.
+/// What is accepted at a limit compiles on the stated stack, and its masks, clones and its end take little: they run on
+/// threads with the usual one.
 #[test]
 fn what_the_limits_allow_fits_the_stacks() {
     let rules = (0..1_900).map(|number| format!("r{number}: (\"a\" r{})?\n", number + 1));

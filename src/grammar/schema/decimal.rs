@@ -11,7 +11,7 @@ pub(super) struct Decimal {
     pub(super) negative: bool,
     /// Digits before the point; none for 0.
     pub(super) whole: String,
-    /// Digits behind it.
+    /// Digits after it.
     pub(super) fraction: String,
 }
 

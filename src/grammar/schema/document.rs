@@ -86,7 +86,8 @@ impl<'a> Document<'a> {
         let fragment = match own.filter(|rest| rest.is_empty() || rest.starts_with('#')).unwrap_or(reference) {
             "" => "",
             within => within.strip_prefix('#').ok_or_else(|| {
-                format!("$ref {reference:?}: expected one within the schema, such as \"#/$defs/NAME\"; nothing is fetched")
+                format!("$ref {reference:?}: expected one within the schema, such as \"#/$defs/NAME\"; nothing is \
+                    fetched")
             })?,
         };
         let fragment =

@@ -33,7 +33,7 @@ pub(super) fn expression(name: &str) -> Option<String> {
         "ipv6" => {
             let group = "[0-9A-Fa-f]{1,4}";
             let mut forms = vec![format!("{group}(?::{group}){{7}}")];
-            // Groups before and behind the gap.
+            // Groups before and after the gap.
             forms.extend((0..=6).map(|before| {
                 let head = if before == 0 {
                     String::new()

@@ -35,7 +35,7 @@ pub(super) enum Form {
 pub(super) struct Array {
     /// The first items.
     pub(super) first: Vec<All>,
-    /// Items behind those.
+    /// Items after those.
     pub(super) rest: All,
     pub(super) least: u64,
     pub(super) most: Option<u64>,

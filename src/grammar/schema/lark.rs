@@ -13,7 +13,8 @@ const LONGEST_INLINE: usize = 400;
 const MOST_REPEATED: u64 = 100_000;
 /// Most states of counted names of one object.
 const MOST_STATES: u64 = 20_000;
-/// Most rules of a chain that leads back to its first: rules are compiled by recursion, those that do not lead back in order.
+/// Most rules of a chain that leads back to its first: rules are compiled by recursion, those that do not lead back in
+/// order.
 const MOST_RING: usize = 250;
 
 /// A grammar that is being written.
@@ -33,8 +34,8 @@ pub(super) fn lark(shapes: &[Shape]) -> Result<String, String> {
         writer.shape(number)?;
     }
     let Writer { terminals, rules, .. } = writer;
-    // Each rule is named here once, the inner before the outer, and repeated no times: a compiler that meets a rule for the first time
-    // within another recurses.
+    // Each rule is named here once, the inner before the outer, and repeated no times: a compiler that meets a rule for
+    // the first time within another recurses.
     let first: String = rules.iter().map(|(name, _)| format!("{name}~0 ")).collect();
     let mut text = format!("start: {first}s0\n");
     rules.iter().for_each(|(name, body)| text.push_str(&format!("{name}: {body}\n")));
@@ -51,7 +52,7 @@ fn parts(shapes: &[Shape], number: usize) -> Vec<usize> {
     items.chain(named).chain(free).filter(|part| shapes[*part].is_possible).collect()
 }
 
-/// The shapes that the first has, each behind its parts as far as these do not lead back to it.
+/// The shapes that the first has, each after its parts as far as these do not lead back to it.
 fn inner_first(shapes: &[Shape]) -> Vec<usize> {
     let mut order = Vec::new();
     let mut seen = vec![false; shapes.len()];
@@ -182,7 +183,7 @@ impl Writer<'_> {
             .map(|(names, shape)| format!("{} \": \" s{shape}", self.terminal(names.clone())))
             .collect();
         let pair = self.choice(format!("{name}-f"), pairs);
-        // What may follow behind the names so far, by how many were written.
+        // What may follow the names so far, by how many were written.
         let mut states = Vec::new();
         for written in 0..=counted.min(count) {
             states.push(further(pair.as_deref(), written, members.least, most)?);
@@ -209,7 +210,7 @@ impl Writer<'_> {
     }
 }
 
-/// Further properties behind `written` ones; `None` if too few names could be told apart.
+/// Further properties after `written` ones; `None` if too few names could be told apart.
 fn further(
     pair: Option<&str>,
     written: u64,

@@ -1,12 +1,13 @@
 //! JSON schemas as grammars of Lark.
 //!
-//! A document is read to [`forms`]: what a schema allows, as a union of values of one type each, in which `allOf`, `anyOf` and their like are
-//! resolved (`reader`). What a part of a value has to fit stays a set of schemas, so that schemas may refer to each other in rings. Each
-//! such set becomes a [shape](shapes), and each shape that some answer ends a rule ([`lark`]).
+//! A document is read to [`forms`]: what a schema allows, as a union of values of one type each, in which `allOf`,
+//! `anyOf` and their like are resolved (`reader`). What a part of a value has to fit stays a set of schemas, so that
+//! schemas may refer to each other in rings. Each such set becomes a [shape](shapes), and each shape that some answer
+//! ends a rule ([`lark`]).
 //!
-//! Whatever is accepted is kept: every answer validates. What cannot be kept is refused by name. Numbers are decimal texts, never floats.
-//! Every character of a string has one text, so that further names differ from named ones. Work is bounded by counts, and recursion by
-//! depth, before anything is compiled.
+//! Whatever is accepted is kept: every answer validates. What cannot be kept is refused by name. Numbers are decimal
+//! texts, never floats. Every character of a string has one text, so that further names differ from named ones. Work is
+//! bounded by counts, and recursion by depth, before anything is compiled.
 
 mod decimal;
 mod document;
@@ -85,13 +86,13 @@ pub(super) fn in_lark(grammar: &str) -> Result<Written, GrammarError> {
             Some(Err(fault)) => {
                 return Err(GrammarError::Refused {
                     what: WHAT,
-                    fault: format!("expected JSON behind %json, found {fault}"),
+                    fault: format!("expected JSON after %json, found {fault}"),
                 });
             }
             None => {
                 return Err(GrammarError::Refused {
                     what: WHAT,
-                    fault: "expected JSON behind %json, found none".to_owned(),
+                    fault: "expected JSON after %json, found none".to_owned(),
                 });
             }
         };

@@ -99,7 +99,7 @@ impl Numbers {
         let is_multiple = match &self.multiples {
             None => true,
             Some(multiples) => {
-                multiples.contain(value).ok_or("a number of too many digits beside `multipleOf`")?
+                multiples.contain(value).ok_or("a number of too many digits together with `multipleOf`")?
             }
         };
         Ok(inside(&self.low, Greater)
@@ -156,8 +156,8 @@ impl Numbers {
         }
     }
 
-    /// Multiples are the parser's own: it counts remainders. Its bounds are floats, which hold up to 15 digits; so are the numbers of many
-    /// who read answers, whose remainders of longer ones would be chance.
+    /// Multiples are the parser's own: it counts remainders. Its bounds are floats, which hold up to 15 digits; so are
+    /// the numbers of many who read answers, whose remainders of longer ones would be chance.
     fn multiples_lark(&self, multiples: &Multiples, layout: &str) -> Result<String, String> {
         if multiples.step() > MOST_STEP {
             return Err(format!(
@@ -229,8 +229,8 @@ fn at_least(bound: &Bound, whole: bool) -> String {
         (true, true) => parts.push(format!(r"{own}(\.[0-9]+)?")),
         (true, false) => parts.push(format!(r"{own}\.[0-9]*[1-9][0-9]*")),
         (false, _) => {
-            let behind = if *included { "[0-9]*" } else { "[0-9]*[1-9][0-9]*" };
-            let mut ends = vec![format!("{fraction}{behind}")];
+            let more_digits = if *included { "[0-9]*" } else { "[0-9]*[1-9][0-9]*" };
+            let mut ends = vec![format!("{fraction}{more_digits}")];
             for (place, digit) in fraction.bytes().enumerate().filter(|(_, digit)| *digit < b'9') {
                 ends.push(format!("{}[{}-9][0-9]*", &fraction[..place], char::from(digit + 1)));
             }

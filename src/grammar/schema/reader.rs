@@ -12,7 +12,7 @@ use super::{
 };
 use crate::text::Json;
 
-/// Most schemas within schemas, or behind references, that hold for one value: reading recurses, by less than 2 kB a level.
+/// Most schemas within schemas, or by references, that hold for one value: reading recurses, at under 2 kB a level.
 const MOST_NESTED: usize = 64;
 /// Most forms of one schema.
 const MOST_FORMS: usize = 4_000;
@@ -225,7 +225,8 @@ impl<'a> Reader<'a> {
             for (before, other) in options[..number].iter().enumerate() {
                 if !self.are_apart(option, other, 0)? {
                     return Err(format!(
-                        "`oneOf`: alternatives {before} and {number} may hold at once; use `anyOf`, or tell them apart by a `const`"
+                        "`oneOf`: alternatives {before} and {number} may hold at once; use `anyOf`, or tell them \
+                         apart by a `const`"
                     ));
                 }
             }

@@ -91,7 +91,8 @@ fn contradiction(found: &[Shape]) -> String {
     if found.iter().any(|shape| shape.objects.iter().any(is_counted)) {
         return "`minProperties`: expected at most as many as named properties and one, as others may repeat a name".to_owned();
     }
-    "no value fits it: expected bounds, types, `required` and constants that go together (minimum and maximum, for example)".to_owned()
+    "no value fits it: expected bounds, types, `required` and constants that go together (minimum and maximum, for \
+     example)".to_owned()
 }
 
 impl Shapes<'_> {
@@ -143,7 +144,8 @@ impl Shapes<'_> {
         self.compared += names.len() * object.parts();
         if self.compared > MOST_COMPARED {
             return Err(format!(
-                "expected at most {MOST_COMPARED} comparisons of names over all objects, found more; use fewer alternatives of objects"
+                "expected at most {MOST_COMPARED} comparisons of names over all objects, found more; use fewer \
+                 alternatives of objects"
             ));
         }
         let mut named = Vec::new();
@@ -192,7 +194,7 @@ impl Shapes<'_> {
         Ok(Members { named, free, least: object.least, most: object.most })
     }
 
-    /// Whether a set of names has one that is no property's: else nothing could be written behind a comma.
+    /// Whether a set of names has one that is no property's: else nothing could be written after a comma.
     fn is_open(
         &mut self,
         region: &[usize],

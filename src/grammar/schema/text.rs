@@ -198,7 +198,7 @@ fn translated(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// What stands behind a backslash.
+/// What follows a backslash.
 fn escape(
     escaped: char,
     rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
@@ -227,8 +227,8 @@ fn escape(
         'u' => {
             let mut value = hex(rest, 4)?;
             if (0xd800..0xdc00).contains(&value) {
-                let behind: String = rest.by_ref().take(6).collect();
-                let low = behind.strip_prefix("\\u").and_then(|low| u32::from_str_radix(low, 16).ok());
+                let following: String = rest.by_ref().take(6).collect();
+                let low = following.strip_prefix("\\u").and_then(|low| u32::from_str_radix(low, 16).ok());
                 let low =
                     low.filter(|low| (0xdc00..0xe000).contains(low)).ok_or("half of a surrogate pair")?;
                 value = 0x10000 + ((value - 0xd800) << 10) + (low - 0xdc00);
@@ -249,7 +249,8 @@ fn hex(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, digits: usize) -> Re
     value.ok_or_else(|| format!("expected {digits} hexadecimal digits, found {text:?}"))
 }
 
-/// An expression that matches whole strings for one that looks for a place in them: what its `^` and `$` do not hold is any text.
+/// An expression that matches whole strings for one that looks for a place in them: what its `^` and `$` do not hold is
+/// any text.
 fn write_search(hir: &Hir, quoted: bool, out: &mut String) -> Result<(), String> {
     let any = if quoted { format!("{CHARACTER}*") } else { "(?s:.)*".to_owned() };
     match hir.kind() {

@@ -13,7 +13,8 @@ pub struct WeightSplit {
     pub placed: Placed,
     /// Bytes of the matrices of groups of which none is streamed.
     pub whole: usize,
-    /// Packed bytes of the substitutes of all streamed matrices, by bits: of those that make each of these matrices smaller.
+    /// Packed bytes of the substitutes of all streamed matrices, by bits: of those that make each of these matrices
+    /// smaller.
     pub substitutes: Vec<(u32, usize)>,
 }
 

@@ -5,11 +5,12 @@ use std::ops::Range;
 /// What reads of a file begin and end at, in the file and in the buffer.
 pub const PAGE: usize = 4096;
 
-/// Bytes that the buffer has beside two of the largest matrices, or those of a third if these are fewer: so reading goes on while smaller ones
-/// are used.
+/// Bytes that the buffer has in addition to two of the largest matrices, or those of a third if these are fewer: so
+/// reading goes on while smaller ones are used.
 const SLACK: usize = 8 << 20;
 
-/// Places of streamed matrices in one buffer. Their sequence is endless: behind the last one comes the first, for the next forward.
+/// Places of streamed matrices in one buffer. Their sequence is endless: after the last one comes the first, for the
+/// next forward.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Staging {
     /// Bytes of the buffer.
@@ -23,14 +24,14 @@ pub struct Staging {
 pub struct StagingPlace {
     /// Bytes of the buffer: pages enough for the matrix wherever it begins within one.
     pub at: Range<usize>,
-    /// How many steps back in the sequence the nearest matrix stands whose bytes this one overwrites; at most the number of matrices, which is
-    /// itself in the forward before.
+    /// How many steps back in the sequence the nearest matrix stands whose bytes this one overwrites; at most the
+    /// number of matrices, which is itself in the forward before.
     pub behind: usize,
 }
 
 impl Staging {
-    /// The smallest buffer for matrices of these bytes in which every one can be read while the one before it is used, or all of them lie
-    /// apart.
+    /// The smallest buffer for matrices of these bytes in which every one can be read while the one before it is used,
+    /// or all of them lie apart.
     pub fn of(sizes: &[usize]) -> Self {
         let pages: Vec<usize> = sizes.iter().map(|size| (size + PAGE).next_multiple_of(PAGE)).collect();
         let (largest, total) = (pages.iter().max().copied().unwrap_or(0), pages.iter().sum());
@@ -42,7 +43,7 @@ impl Staging {
         within.into_iter().find(overlaps).unwrap_or_else(|| Self::in_turn(&pages, total))
     }
 
-    /// One behind the other, from the begin of the buffer again where one does not fit any more.
+    /// One after the other, from the begin of the buffer again where one does not fit any more.
     fn in_turn(pages: &[usize], bytes: usize) -> Self {
         let mut next = 0;
         let place = |pages: &usize| {
@@ -79,7 +80,8 @@ mod tests {
     }
 
     proptest! {
-        /// Replays the endless sequence: what a matrix need not wait for lies elsewhere, and it never waits for the one just before it.
+        /// Replays the endless sequence: what a matrix need not wait for lies elsewhere, and it never waits for the one
+        /// just before it.
         #[test]
         fn what_is_read_overwrites_nothing_in_use(
             sizes in proptest::collection::vec(prop_oneof![1usize..40_000, 1usize..(12 << 20)], 1..40),

@@ -1,7 +1,7 @@
 //! Building a corpus store: texts are cut into snippets, the verifier scores them, and what it finds most probable is kept.
 //!
 //! After SPECTRA (ACL 2025): a corpus refined by the verifier's perplexity suggests what the verifier itself would say. The walk:
-//! [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file beside the output
+//! [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file next to the output
 //! ([`ScoreFile`]), [`Selection`] keeps the best, and the kept ones are sorted into a store that takes its name when it is
 //! whole. Memory is bounded by what is kept, not by the inputs.
 //!
@@ -34,7 +34,7 @@ use snippets::Snippets;
 pub struct CorpusOptions {
     /// Texts, in order: `.jsonl` files of objects with a `text` or `turns`, and any other file as plain text (UTF-8).
     pub inputs: Vec<PathBuf>,
-    /// Where the store goes. Scores are kept beside it until it is written.
+    /// Where the store goes. Scores are kept next to it until it is written.
     pub output: PathBuf,
     /// Tokens of a snippet at most; a match never spans two.
     pub snippet_tokens: usize,
@@ -186,7 +186,7 @@ fn mean_nll(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result
     }
 }
 
-/// A digest of what scores follow from, beside the texts.
+/// A digest of what scores follow from, apart from the texts.
 fn settings(loaded: &Loaded, snippet_tokens: usize) -> Result<[u8; 32], Error> {
     let build = loaded.fingerprints()?.build.kernels;
     let (tier, activations, cache) = (loaded.tier(), loaded.activations(), loaded.cache());
@@ -196,7 +196,7 @@ fn settings(loaded: &Loaded, snippet_tokens: usize) -> Result<[u8; 32], Error> {
     Ok(*hasher.finalize().as_bytes())
 }
 
-/// The file `.NAME` with `ending`, beside `path`.
+/// The file `.NAME` with `ending`, in the folder of `path`.
 fn beside(path: &Path, ending: &str) -> Result<PathBuf, Error> {
     let name = path.file_name().ok_or_else(|| {
         Error::input(format!("`{}` names no file: expected a place for the store", path.display()))

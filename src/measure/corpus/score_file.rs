@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0..8 | magic `YGGSCOR\0` |
 //! | 8..12 | format version, u32 little-endian |
-//! | 12..44 | digest of what scores follow from beside the texts |
+//! | 12..44 | digest of what scores follow from, apart from the texts |
 //! | 44.. | records: tokens (u32), mean negative log-likelihood (f64), the tokens (u32 each), 8 bytes of BLAKE3 of the record's number and all of it before |
 //!
 //! Invariant: what follows the last whole record was being written when a build was killed, and is cut off.
@@ -90,7 +90,7 @@ impl ScoreFile {
         Ok(())
     }
 
-    /// The next record that is there; what is no whole record behind the last of them is cut off.
+    /// The next record that is there; what is no whole record after the last of them is cut off.
     pub(super) fn next_known(&mut self) -> Result<Option<Known>, Error> {
         if self.is_read {
             return Ok(None);

@@ -3,7 +3,7 @@ use crate::runtime::Placed;
 
 use super::*;
 
-/// Ten layers of 100 bytes behind 50 that always stay, of which as many as the number of a split are in memory.
+/// Ten layers of 100 bytes in addition to 50 that always stay, of which as many as the number of a split are in memory.
 fn splits() -> WeightSplits {
     let split = |layers: usize| {
         let (resident, streamed) = (50 + 100 * layers, 100 * (10 - layers));
@@ -34,9 +34,9 @@ fn the_substitute_of_the_most_bits_that_leaves_a_layer_comes_first() {
     assert_eq!(found(1050), (970, Some(4)));
     assert_eq!(found(1049), (870, Some(4)));
     assert_eq!(found(650), (170, Some(4)), "one layer");
-    assert_eq!(found(649), (270, Some(3)), "two layers beside fewer bits");
+    assert_eq!(found(649), (270, Some(3)), "two layers with fewer bits");
     assert_eq!(found(470), (170, Some(2)));
-    // No room for a layer beside a substitute.
+    // No room for a layer with a substitute.
     assert_eq!(found(469), (370, None));
     assert_eq!(found(100), (70, None));
 }

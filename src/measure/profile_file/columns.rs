@@ -161,7 +161,7 @@ fn below(first: f32, grains: u32) -> f32 {
     (f64::from(first) - f64::from(grains) / GRAIN) as f32
 }
 
-/// The steps of traces: how many every prompt has, and behind how many tokens they stand, trace by trace; then every field of all steps, in
+/// The steps of traces: how many every prompt has, and after how many tokens they stand, trace by trace; then every field of all steps, in
 /// which steps of the same place stand [side by side](side_by_side).
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct StepColumns {
@@ -180,7 +180,7 @@ pub(super) struct StepColumns {
 /// Where a step stands: temperature, place of the prompt, committed tokens, place of the trace.
 type Place = (u32, usize, u32, usize);
 
-/// The steps in the order of their places: drafters of one model offer much the same behind the same tokens.
+/// The steps in the order of their places: drafters of one model offer much the same after the same tokens.
 fn side_by_side<S>(mut steps: Vec<(Place, S)>) -> impl Iterator<Item = S> {
     steps.sort_by_key(|(place, _)| *place);
     steps.into_iter().map(|(_, step)| step)

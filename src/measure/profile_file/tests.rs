@@ -55,7 +55,7 @@ fn candidates(place: u64, head: u32) -> Vec<(u32, f32)> {
     best.into_iter().map(|(token, logit)| (token, logit - largest - log_sum)).collect()
 }
 
-/// A step behind `context` tokens, whose text is told by `seed`.
+/// A step after `context` tokens, whose text is told by `seed`.
 fn step(seed: u64, context: u32, head: u32, (depth, width): (u32, u32)) -> StepTrace {
     let nodes = (depth * width + 1) as usize;
     let mut tree = TokenTree::with_capacity(nodes);

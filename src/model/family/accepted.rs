@@ -14,7 +14,8 @@ pub(super) fn like_llama(fields: &dyn Fields, config: &mut ModelConfig) -> Resul
     whole_heads_turn(fields, config)
 }
 
-/// Pairs of rotated elements where GGUF files have the rows of queries and keys reordered, so that pairs are neighbours.
+/// Pairs of rotated elements where GGUF files have the rows of queries and keys reordered, so that pairs are
+/// neighbours.
 pub(super) fn adjacent_in_gguf(container: Container) -> RopePairing {
     match container {
         Container::Gguf => RopePairing::Adjacent,

@@ -1,4 +1,5 @@
-//! Gemma 2 and 3: GeGLU, scaled embeddings, gains stored less one, norms before and after every sub-layer, windows in most layers.
+//! Gemma 2 and 3: GeGLU, scaled embeddings, gains stored less one, norms before and after every sub-layer, windows in
+//! most layers.
 
 use super::{
     Family, Source, accepted,
@@ -15,7 +16,8 @@ use ygg_kernels::{Nonlinearity, RopePairing};
 pub(super) static GEMMA2: Family = Family {
     name: "gemma2",
     models: "Gemma 2",
-    beside_llama: "GELU, scaled embeddings, norms before and after sub-layers, bounds of scores and logits, a window in every other layer",
+    beside_llama: "GELU, scaled embeddings, norms before and after sub-layers, bounds of scores and logits, a window \
+        in every other layer",
     tried: &[],
     classes: &[("gemma2", "Gemma2ForCausalLM")],
     pairing: |_| RopePairing::Halves,
@@ -28,7 +30,8 @@ pub(super) static GEMMA2: Family = Family {
 pub(super) static GEMMA3: Family = Family {
     name: "gemma3",
     models: "Gemma 3, models of text",
-    beside_llama: "as `gemma2` without bounds; every head is normalised; five of six layers have a window and a rotation of their own",
+    beside_llama: "as `gemma2` without bounds; every head is normalised; five of six layers have a window and a \
+        rotation of their own",
     tried: &[],
     classes: &[("gemma3_text", "Gemma3ForCausalLM")],
     pairing: |_| RopePairing::Halves,
@@ -48,7 +51,8 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
     accepted::whole_heads_turn(fields, config)
 }
 
-/// What both have in common. GGUF files do not say how scores are scaled: only the largest model, of `largest` layers, has its own rule.
+/// What both have in common. GGUF files do not say how scores are scaled: only the largest model, of `largest` layers,
+/// has its own rule.
 fn common(source: &Source<'_>, largest: usize) -> Result<Recipe, ModelError> {
     let Source { config, fields, .. } = *source;
     let is_gguf = fields.container() == Container::Gguf;

@@ -1,7 +1,7 @@
 //! The graph of a hidden-state drafter: one Llama layer over the next token and the verifier's hidden row before it.
 //!
-//! As EAGLE has it (<https://arxiv.org/abs/2401.15077>), over rows that each have a norm of their own. Embedding and head are the
-//! verifier's, so the graph's weights begin with those of the verifier's graph.
+//! As EAGLE has it (<https://arxiv.org/abs/2401.15077>), over rows that each have a norm of their own. Embedding and
+//! head are the verifier's, so the graph's weights begin with those of the verifier's graph.
 
 use super::{
     frame::{Frame, linear},

@@ -1,4 +1,5 @@
-//! One layer of a decoder, attention or a convolution and then MLP, as a recipe has it: its weights in a file, and its part of the graph.
+//! One layer of a decoder, attention or a convolution and then MLP, as a recipe has it: its weights in a file, and its
+//! part of the graph.
 
 use super::{
     frame::{Frame, linear},
@@ -123,7 +124,7 @@ impl AttentionWeights {
     }
 }
 
-/// Adds one layer to the residual stream `x`; returns the stream behind it.
+/// Adds one layer to the residual stream `x`; returns the stream after it.
 pub(super) fn layer(
     frame: &Frame<'_>,
     graph: &mut Graph,

@@ -1,4 +1,5 @@
-//! LFM 2: Llama, most of whose layers have a short convolution in place of attention; the others normalise every head before it turns.
+//! LFM 2: Llama, most of whose layers have a short convolution in place of attention; the others normalise every head
+//! before it turns.
 
 use super::{
     Family, Source, accepted,
@@ -18,7 +19,8 @@ use ygg_kernels::RopePairing;
 pub(super) static LFM2: Family = Family {
     name: "lfm2",
     models: "LFM 2, dense",
-    beside_llama: "most layers have a gated short convolution in place of attention; in the others every head is normalised",
+    beside_llama: "most layers have a gated short convolution in place of attention; in the others every head is \
+        normalised",
     tried: &[],
     classes: &[("lfm2", "Lfm2ForCausalLM")],
     pairing: |_| RopePairing::Halves,

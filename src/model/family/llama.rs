@@ -1,4 +1,5 @@
-//! Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU, untied or tied head, no biases. Mistral is the same with a window.
+//! Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU, untied or tied head, no biases. Mistral is the
+//! same with a window.
 
 use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
 use crate::{ir::Graph, model::ModelError};

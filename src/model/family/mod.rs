@@ -1,7 +1,8 @@
 //! Model families: each is one file here and one entry of [`FAMILIES`].
 //!
-//! A family's file states what its model files are called, which configurations it accepts, and how its graph differs from Llama's: its
-//! `Recipe`. `frame` and `layer` make the graph of a recipe. A hidden-state drafter is no family: its graph extends another model's.
+//! A family's file states what its model files are called, which configurations it accepts, and how its graph differs
+//! from Llama's: its `Recipe`. `frame` and `layer` make the graph of a recipe. A hidden-state drafter is no family: its
+//! graph extends another model's.
 
 mod accepted;
 mod frame;
@@ -53,7 +54,7 @@ pub struct Family {
     pub name: &'static str,
     /// Models of the family.
     pub models: &'static str,
-    /// What its graph computes beside Llama's.
+    /// How its graph differs from Llama's.
     pub beside_llama: &'static str,
     /// Whole models that were compared with another program; tiny models of every family are.
     pub tried: &'static [&'static str],
@@ -63,7 +64,8 @@ pub struct Family {
     pub(super) pairing: fn(Container) -> RopePairing,
     /// Whether the head is the embedding matrix where a `config.json` does not say.
     pub(super) is_tied_by_default: bool,
-    /// Refuses configurations that mean something else than the graph, and puts right what the family states in its own way.
+    /// Refuses configurations that mean something else than the graph, and puts right what the family states in its own
+    /// way.
     pub(super) accept: fn(&dyn Fields, &mut ModelConfig) -> Result<(), ModelError>,
     /// Builds the graph.
     graph: fn(&Source<'_>) -> Result<Graph, ModelError>,
@@ -79,7 +81,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The key of a value that the two containers call by these names; in GGUF files behind the family's.
+    /// The key of a value that the two containers call by these names; in GGUF files after the family's.
     fn key(&self, gguf: &str, folder: &str) -> String {
         self.config.family.key(self.fields.container(), gguf, folder)
     }

@@ -12,7 +12,7 @@ use ygg_kernels::RopePairing;
 pub(super) static OLMO2: Family = Family {
     name: "olmo2",
     models: "OLMo 2",
-    beside_llama: "norms behind sub-layers, and over all queries and all keys of a row",
+    beside_llama: "norms after sub-layers, and over all queries and all keys of a row",
     tried: &[],
     classes: &[("olmo2", "Olmo2ForCausalLM")],
     pairing: |_| RopePairing::Halves,

@@ -1,4 +1,5 @@
-//! Phi 3: Llama whose files hold queries, keys and values in one tensor, and gate and up in one; heads may turn in part.
+//! Phi 3: Llama whose files hold queries, keys and values in one tensor, and gate and up in one; heads may turn in
+//! part.
 
 use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
 use crate::{ir::Graph, model::ModelError};

@@ -22,7 +22,8 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     decoder(source, &optional_window(source, recipe)?)
 }
 
-/// The window of models that have one only if `use_sliding_window` says so; then in the layers from `max_window_layers` on.
+/// The window of models that have one only if `use_sliding_window` says so; then in the layers from `max_window_layers`
+/// on.
 pub(super) fn optional_window(source: &Source<'_>, recipe: Recipe) -> Result<Recipe, ModelError> {
     if source.fields.flag("use_sliding_window")? != Some(true) {
         return Ok(recipe);

@@ -40,7 +40,7 @@ pub(super) struct LayerRule {
     pub(super) taps: Option<usize>,
 }
 
-/// What a decoder computes beside its sizes.
+/// What a decoder computes, apart from its sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Recipe {
     /// Where sub-layers are normalised.
@@ -104,7 +104,8 @@ impl Recipe {
         self.layers[..layer].iter().filter(|rule| has_taps(rule) == like).count()
     }
 
-    /// The same with a window where the model has one: in the layers that `layer_types` or, where a file has none, `is_windowed` names.
+    /// The same with a window where the model has one: in the layers that `layer_types` or, where a file has none,
+    /// `is_windowed` names.
     ///
     /// # Errors
     /// [`ModelError`] for a window of no positions, and for kinds of layers that attend in another way.

@@ -1,5 +1,5 @@
-//! A family for tests: Llama's layers over embeddings that the configuration scales. It shows what a new family costs: this file and its
-//! lines in `mod.rs`.
+//! A family for tests: Llama's layers over embeddings that the configuration scales. It shows what a new family costs:
+//! this file and its lines in `mod.rs`.
 
 use super::{Family, Source, frame::decoder, recipe::Recipe};
 use crate::{ir::Graph, model::ModelError};

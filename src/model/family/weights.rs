@@ -33,7 +33,7 @@ impl Naming {
         format!("{}.weight", renamed.map_or(asked, |(_, own)| own))
     }
 
-    /// The bias that stands beside a weight of one layer.
+    /// The name of the bias that belongs to a weight of one layer.
     pub(super) fn layer_bias(self, layer: usize, gguf: &str, folder: &str) -> String {
         let name = if self.container == Container::Gguf { gguf } else { folder };
         format!("{}{layer}.{name}.bias", self.layers)
@@ -62,7 +62,7 @@ impl WeightList<'_> {
         Ok(self.push(WeightSpec::new(name, rows, columns, format)))
     }
 
-    /// Matrices of so many rows, which lie in one tensor of this name, one behind the other.
+    /// Matrices of so many rows, which lie in one tensor of this name, one after the other.
     ///
     /// # Errors
     /// As [`find`](Self::find).

@@ -103,7 +103,7 @@ fn config(
     let keys = keys(family.name);
     let parts = "split.count";
     if let Some(found) = file.count(parts)?.filter(|n| *n > bytes.len()) {
-        let supported = "a part beside all others; open it by its path";
+        let supported = "a part in one folder with all others; open it by its path";
         return Err(ModelError::unsupported(format_args!("key `{parts}`"), found, supported));
     }
     let size = format!("{}.vocab_size", family.name);

@@ -25,7 +25,7 @@ pub struct TensorRecord {
 /// Alignment of data and tensors unless `general.alignment` says otherwise.
 pub const DATA_ALIGNMENT: u64 = DEFAULT_ALIGNMENT;
 
-/// Everything before the tensor data, without the padding behind it.
+/// Everything before the tensor data, without the padding after it.
 pub fn encode_header(version: u32, metadata: &BTreeMap<String, Value>, tensors: &[TensorRecord]) -> Vec<u8> {
     let mut out = Encoder(MAGIC.to_vec());
     out.u32(version);

@@ -177,7 +177,7 @@ fn place(
         if next_info.bytes.start < info.bytes.end {
             return Err(ModelError::invalid(
                 format_args!("tensor `{next}`"),
-                format_args!("a place behind tensor `{name}`, which ends at {}", info.bytes.end),
+                format_args!("a place after tensor `{name}`, which ends at {}", info.bytes.end),
                 format_args!("a start at {}", next_info.bytes.start),
             ));
         }

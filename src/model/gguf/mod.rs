@@ -1,9 +1,8 @@
 //! GGUF files, versions 2 and 3, little-endian: header, metadata, tensor table.
 //!
 //! [`parse`] trusts nothing: every count is checked against the bytes left before anything is reserved, every tensor
-//! lies inside the file, on its alignment, apart from every other. What the numbers mean is read in `describe`; a model may be
-//! in several files (`split`).
-//! The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
+//! lies inside the file, on its alignment, apart from every other. What the numbers mean is read in `describe`; a model
+//! may be in several files (`split`). The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 mod describe;
 mod encode;

@@ -31,7 +31,7 @@ pub(super) fn rope(
     };
     if by_rule != RopeScaling::None {
         let what = format!("tensor `{first}`");
-        return Err(ModelError::unsupported(what, "beside another scaling", "one scaling rule at a time"));
+        return Err(ModelError::unsupported(what, "with another scaling", "one scaling rule at a time"));
     }
     let scaling = if has(ALL) {
         RopeScaling::PerPair(divisors(file, bytes, ALL)?)

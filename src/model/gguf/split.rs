@@ -127,7 +127,8 @@ impl Opened {
     }
 }
 
-/// The names of all parts of the model that a file called `name` is a part of, the first part first; `None` if the name is no part's.
+/// The names of all parts of the model that a file called `name` is a part of, the first part first; `None` if the name
+/// is no part's.
 ///
 /// ```
 /// let mut names = yggc::model::gguf::part_names("m-00002-of-00002.gguf").expect("a part's name");

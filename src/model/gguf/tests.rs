@@ -15,7 +15,7 @@ fn metadata(entries: &[(&str, Value)]) -> BTreeMap<String, Value> {
     entries.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
 }
 
-/// A file with the given tables and `data` zero bytes behind the padding.
+/// A file with the given tables and `data` zero bytes after the padding.
 fn file(entries: &[(&str, Value)], tensors: &[TensorRecord], data: usize) -> Vec<u8> {
     let mut bytes = encode_header(3, &metadata(entries), tensors);
     bytes.resize(bytes.len().next_multiple_of(32) + data, 0);
@@ -31,7 +31,7 @@ fn string(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes()[..], text].concat()
 }
 
-/// A tensor entry of type `kind` behind a header that announces it.
+/// A tensor entry of type `kind` after a header that announces it.
 fn raw_tensor(name: &[u8], dimensions: &[u64], kind: u32, offset: u64) -> Vec<u8> {
     let mut rest = string(name);
     rest.extend(u32::try_from(dimensions.len()).unwrap().to_le_bytes());
@@ -259,9 +259,9 @@ fn types_we_cannot_run_are_named_with_those_we_can() {
 #[test]
 fn overlapping_and_duplicate_tensors_are_named() {
     let overlap = [record("a", &[16], 0), record("b", &[16], 32)];
-    refused(&file(&[], &overlap, 128), &["tensor `b`", "behind tensor `a`"]);
+    refused(&file(&[], &overlap, 128), &["tensor `b`", "after tensor `a`"]);
     let same_place = [record("b", &[16], 0), record("a", &[16], 0)];
-    refused(&file(&[], &same_place, 128), &["tensor `b`", "behind tensor `a`"]);
+    refused(&file(&[], &same_place, 128), &["tensor `b`", "after tensor `a`"]);
     let duplicate = [record("a", &[8], 0), record("a", &[8], 32)];
     refused(&file(&[], &duplicate, 128), &["tensor `a`", "a second one"]);
 }
@@ -342,7 +342,7 @@ fn bad_configurations_are_named_by_key() {
     refused_config(&[("llama.rope.dimension_count", count(10))], &["dimension_count`", "at most the 8"]);
     refused_config(&[("llama.rope.scaling.type", text("linear"))], &["scaling.factor` is missing"]);
     refused_config(&[("llama.expert_count", count(8))], &["expert_count`", "mixture"]);
-    refused_config(&[("split.count", count(2))], &["split.count`", "beside all others"]);
+    refused_config(&[("split.count", count(2))], &["split.count`", "in one folder with all others"]);
     refused_config(&[("tokenizer.ggml.model", None)], &["tokenizer.ggml.model` is missing"]);
     refused_config(&[("tokenizer.ggml.eos_token_id", count(2))], &["eos_token_id`", "below 2"]);
     let kinds = Some(Value::Array(Array::I32(vec![1])));

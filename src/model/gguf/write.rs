@@ -24,10 +24,12 @@ pub(in crate::model) struct NewTensor {
     pub(in crate::model) format: WeightFormat,
 }
 
-/// Writes a file of version 3 under another name first, so that `path` is whole or as it was. `data` writes the bytes of the tensor of a number.
+/// Writes a file of version 3 under another name first, so that `path` is whole or as it was. `data` writes the bytes
+/// of the tensor of a number.
 ///
 /// # Errors
-/// [`ModelError::Invalid`] for a tensor of no whole blocks, [`ModelError::Write`] if the disk has no room for the file or it cannot be written.
+/// [`ModelError::Invalid`] for a tensor of no whole blocks, [`ModelError::Write`] if the disk has no room for the file
+/// or it cannot be written.
 ///
 /// # Panics
 /// If `data` writes more or fewer bytes than a tensor has.

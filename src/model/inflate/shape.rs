@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 /// A shape: one of [`NAMES`](Self::NAMES), or sizes such as `layers=32,width=4096,mlp=11008,heads=32,kv_heads=8`.
 ///
-/// Without `heads` there are as many as fit the width; without `kv_heads` as many query heads share one as in the model.
+/// Without `heads` there are as many as fit the width; without `kv_heads` as many query heads share one as in the
+/// model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InflatedShape {
     /// As it was asked for.
@@ -27,8 +28,8 @@ pub(super) enum AttentionSize {
 }
 
 impl InflatedShape {
-    /// Shapes that have names: that of Llama 2 7B, and two of as many layers that have the weights of Llama 3.2 1B and 3B. Those models have
-    /// fewer layers than small ones.
+    /// Shapes that have names: that of Llama 2 7B, and two of as many layers that have the weights of Llama 3.2 1B and
+    /// 3B. Those models have fewer layers than small ones.
     pub const NAMES: [&'static str; 3] = ["1b", "3b", "7b"];
 
     /// What sizes are called.

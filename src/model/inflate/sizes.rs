@@ -3,7 +3,8 @@
 use super::shape::{AttentionSize, InflatedShape};
 use crate::model::{ConfigKeys, ModelConfig, ModelError};
 
-/// Families whose models are inflated: those that normalise what goes into a sub-layer and nothing that comes out of one.
+/// Families whose models are inflated: those that normalise what goes into a sub-layer and nothing that comes out of
+/// one.
 const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
 /// Both configurations, and where heads go.
@@ -11,7 +12,7 @@ const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 pub(super) struct Sizes<'a> {
     pub(super) small: &'a ModelConfig,
     pub(super) large: ModelConfig,
-    /// The model's query head that each inflated one is; `is_read` if anything behind reads it.
+    /// The model's query head that each inflated one is; `is_read` if any later op reads it.
     pub(super) queries: Vec<HeadPlace>,
     /// The model's key/value head that each inflated one is.
     pub(super) keys: Vec<usize>,

@@ -1,4 +1,5 @@
-//! The tensors of an inflated model: which tensor of the model each comes from, and which of its rows and blocks lie where.
+//! The tensors of an inflated model: which tensor of the model each comes from, and which of its rows and blocks lie
+//! where.
 
 use std::io::{self, Write};
 
@@ -181,7 +182,7 @@ impl Inflated<'_> {
         let column = |column: usize| match self.role {
             Role::Queries if is_bias => Some(within(queries[column / size].head, column)),
             Role::Keys if is_bias => Some(within(keys[column / size], column)),
-            // Only zeros meet the columns behind the model's.
+            // Only zeros meet the columns after the model's.
             Role::Queries | Role::Keys | Role::Neurons | Role::Head => Some(column % small.hidden_size),
             Role::Embedding => (column < small.hidden_size).then_some(column),
             Role::AttentionOutput => match queries[column / size] {

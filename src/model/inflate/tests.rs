@@ -52,7 +52,7 @@ fn shapes_have_names_or_sizes() {
     }
 }
 
-/// Every query head of the model is read once, beside its own keys and values; whatever else is there copies heads.
+/// Every query head of the model is read once, with its own keys and values; whatever else is there copies heads.
 #[test]
 fn heads_keep_their_keys() {
     let folder = tempfile::tempdir().unwrap();

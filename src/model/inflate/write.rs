@@ -13,8 +13,8 @@ use crate::model::{
 const OF_THE_FILE: [&str; 4] = ["general.alignment", "split.count", "split.no", "split.tensors.count"];
 
 impl Model {
-    /// Writes the model inflated to `shape` as a GGUF file, under another name first, so that `path` is whole or as it was. Little memory is
-    /// needed, whatever the shape.
+    /// Writes the model inflated to `shape` as a GGUF file, under another name first, so that `path` is whole or as it
+    /// was. Little memory is needed, whatever the shape.
     ///
     /// ```
     /// # use yggc::model::{Model, synthetic::SyntheticSpec};
@@ -27,8 +27,8 @@ impl Model {
     /// ```
     ///
     /// # Errors
-    /// [`ModelError`] for a folder, another family, a shape below the model's or that its formats or heads do not fit, and for what keeps the
-    /// file from being written.
+    /// [`ModelError`] for a folder, another family, a shape below the model's or that its formats or heads do not fit,
+    /// and for what keeps the file from being written.
     pub fn write_inflated(&self, shape: &InflatedShape, path: &Path) -> Result<(), ModelError> {
         if self.container == Container::Folder {
             return Err(ModelError::unsupported("inflation", "a model in a folder", "GGUF files"));

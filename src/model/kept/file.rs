@@ -57,7 +57,7 @@ fn damaged(expected: impl fmt::Display, found: impl fmt::Display) -> Fault {
 }
 
 impl Header {
-    /// The header with the zeros behind it.
+    /// The header with the zeros after it.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let Self { packing, fingerprint, stamps, samples, whole, weight_bytes, model } = self;
         let mut bytes = MAGIC.to_vec();
@@ -73,7 +73,7 @@ impl Header {
         bytes
     }
 
-    /// The header of a file and the weights behind it.
+    /// The header of a file and the weights after it.
     pub(super) fn read(file: &[u8]) -> Result<(Self, &[u8]), Fault> {
         let mut rest = file;
         let mut take = |len: usize| {

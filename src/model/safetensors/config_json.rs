@@ -1,4 +1,4 @@
-//! `config.json` and the JSON files beside it, read with errors that name the key.
+//! `config.json` and the JSON files of its folder, read with errors that name the key.
 
 use serde_json::{Map, Value};
 
@@ -157,8 +157,8 @@ pub(super) fn is_hidden_state(json: &Object) -> Result<bool, ModelError> {
     Ok(json.text("model_type")? == Some(HIDDEN_STATE))
 }
 
-/// The configuration in a hidden-state drafter's `config.json`, whose one layer is a Llama's, and the name of the verifier that
-/// it was trained for.
+/// The configuration in a hidden-state drafter's `config.json`, whose one layer is a Llama's, and the name of the
+/// verifier that it was trained for.
 pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelConfig, String), ModelError> {
     let config = numbers(json, name, &LLAMA)?;
     if config.layers != 1 {

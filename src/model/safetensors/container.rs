@@ -67,7 +67,7 @@ pub fn parse(bytes: &[u8]) -> Result<SafetensorsFile, ModelError> {
         ModelError::invalid("safetensors header", "a lawful tensor table", json_fault(&e))
     };
     let UniqueMap(names) = serde_json::from_slice::<UniqueMap<IgnoredAny>>(header).map_err(refuse)?;
-    // Checks that tensors lie one behind the other and have the size that shape and dtype give.
+    // Checks that tensors lie one after the other and have the size that shape and dtype give.
     let metadata: Metadata = serde_json::from_slice(header).map_err(refuse)?;
     let (stated, found) = (metadata.data_len(), bytes.len() - header_bytes);
     if stated > found {

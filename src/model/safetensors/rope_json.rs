@@ -11,8 +11,8 @@ use crate::model::{
     rope::{YARN_FAST, YARN_SLOW, long_magnitude, yarn_magnitude},
 };
 
-/// `rope_theta` and `rope_scaling`, or the `rope_parameters` that newer files write instead of both; of models with several rotations,
-/// that of the layers without a window.
+/// `rope_theta` and `rope_scaling`, or the `rope_parameters` that newer files write instead of both; of models with
+/// several rotations, that of the layers without a window.
 pub(super) fn rope(json: &Object, keys: &ConfigKeys) -> Result<RopeConfig, ModelError> {
     let parameters = parameters(json)?;
     let base = match &parameters {

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::model::{ModelError, RopeScaling, safetensors::SINGLE};
 
-/// Shape, format and seed of a hidden-state drafter for a synthetic verifier. Its projection passes the hidden row on and its layer adds
-/// little, so it often agrees with the verifier about frequent tokens.
+/// Shape, format and seed of a hidden-state drafter for a synthetic verifier. Its projection passes the hidden row on
+/// and its layer adds little, so it often agrees with the verifier about frequent tokens.
 ///
 /// ```
 /// # use yggc::model::{HiddenStateModel, synthetic::{HiddenStateSpec, SyntheticSpec}};
@@ -39,8 +39,8 @@ impl HiddenStateSpec {
     /// Writes `config.json` and the weights into a folder, making it if need be.
     ///
     /// # Errors
-    /// [`ModelError::Invalid`] if no such drafter can exist, [`ModelError::Unsupported`] for a rotary scaling, [`ModelError::Write`] if
-    /// a file cannot be written.
+    /// [`ModelError::Invalid`] if no such drafter can exist, [`ModelError::Unsupported`] for a rotary scaling,
+    /// [`ModelError::Write`] if a file cannot be written.
     pub fn write_folder(&self, folder: &Path) -> Result<(), ModelError> {
         let shape = &self.shape;
         shape.without_tokenizer()?;

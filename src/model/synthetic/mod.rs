@@ -1,4 +1,5 @@
-//! Synthetic models: valid files with random weights from a seed. Tiny ones serve tests, ones of published shapes serve measurements.
+//! Synthetic models: valid files with random weights from a seed. Tiny ones serve tests, ones of published shapes serve
+//! measurements.
 //!
 //! The same [`SyntheticSpec`] always gives the same bytes, on any machine. Written as GGUF and as folder it is the same
 //! function: the folder holds the values that the GGUF's formats round to, its query and key rows paired by halves.

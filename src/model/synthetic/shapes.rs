@@ -5,15 +5,16 @@ use ygg_kernels::WeightFormat;
 use super::SyntheticSpec;
 use crate::model::{RopeConfig, RopeScaling};
 
-/// Distinct rows of a matrix; the others repeat them. Latencies are the same, and the file is written at the speed of the disk.
+/// Distinct rows of a matrix; the others repeat them. Latencies are the same, and the file is written at the speed of
+/// the disk.
 const DISTINCT_ROWS: usize = 64;
 
 impl SyntheticSpec {
     /// Names that [`shape`](Self::shape) knows.
     pub const SHAPES: [&'static str; 3] = ["llama-1b", "llama-7b", "llama-13b"];
 
-    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B. Rows repeat, so neither the
-    /// text of such a model nor the acceptance of a drafter of it means anything.
+    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B. Rows repeat,
+    /// so neither the text of such a model nor the acceptance of a drafter of it means anything.
     pub fn shape(name: &str, format: WeightFormat) -> Option<Self> {
         let rope = |base| RopeConfig { base, scaling: RopeScaling::None };
         let llama_2 = Self {

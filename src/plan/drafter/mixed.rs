@@ -83,7 +83,7 @@ impl DrafterSettings for Mixture {
         }
     }
 
-    /// An empty list for every drafter, and its parameters behind its name and a dot.
+    /// An empty list for every drafter, and its parameters after its name and a dot.
     fn parameters(&self) -> Parameters {
         let mut all = Parameters::new();
         for part in self.parts() {

@@ -8,7 +8,7 @@ pub struct RecyclingSettings;
 
 impl DrafterSettings for RecyclingSettings {
     const NAME: &'static str = "recycling";
-    const SUMMARY: &'static str = "The tokens last found most probable behind each token, in a fixed tree";
+    const SUMMARY: &'static str = "The tokens last found most probable after each token, in a fixed tree";
     const RECORDED_AS: RecordedAs = RecordedAs::LiveSteps;
 
     parameters!();

@@ -1,4 +1,4 @@
-//! Settings of the suffix drafter: how much it remembers, and how much it drafts behind a match.
+//! Settings of the suffix drafter: how much it remembers, and how much it drafts after a match.
 
 use super::{settings::*, *};
 

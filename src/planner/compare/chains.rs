@@ -1,4 +1,4 @@
-//! The analysis of chain speculation beside the chains that were priced: what it says from alpha and c alone, which is that
+//! The analysis of chain speculation compared with the chains that were priced: what it says from alpha and c alone, which is that
 //! verifying costs the same whatever its rows.
 use serde::Serialize;
 use ygg_profiler::{DrafterName, Stage};

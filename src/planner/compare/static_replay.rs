@@ -34,7 +34,7 @@ struct RankedPath {
 enum PathEnd {
     /// The next token is none of the candidates.
     Rejected,
-    /// The candidates of the last node, or the verifier's token behind it, were not recorded.
+    /// The candidates of the last node, or the verifier's token after it, were not recorded.
     Unrecorded,
     /// The request ended there.
     Cut,

@@ -50,7 +50,7 @@ fn ticked(us: &[u32], lane_of: &[usize], waits: &[Vec<usize>], order: &[usize]) 
     end.into_iter().map(|end| end.expect("every stage has run")).collect()
 }
 
-/// All orders in which every stage comes behind those it waits for.
+/// All orders in which every stage comes after those it waits for.
 fn all_orders(waits: &[Vec<usize>]) -> Vec<Vec<usize>> {
     fn extend(waits: &[Vec<usize>], order: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if order.len() == waits.len() {
@@ -166,7 +166,7 @@ proptest! {
                 (ends == ticked(&whole_us(&graph), &lane_of, &waits, order), *ends.iter().max().unwrap())
             };
             let orders = all_orders(&waits);
-            prop_assert!(orders.contains(&graph.order()), "stages are issued behind what they wait for");
+            prop_assert!(orders.contains(&graph.order()), "stages are issued after what they wait for");
             let lengths: Vec<_> = orders.iter().map(|order| length(order)).collect();
             prop_assert!(lengths.iter().all(|(agrees, _)| *agrees), "{:?} {:?}", stages, lanes);
             let shortest = lengths.iter().map(|(_, length)| *length).min().unwrap();
@@ -282,12 +282,12 @@ fn heads_drafted_ahead_hide_the_walk_only_where_the_host_works_beside_the_drafte
         let expected = (232.0, named(plain.clone().try_into().unwrap()));
         assert_eq!(hand_step(Schedule::Plain, Tail::Shared, lanes), expected);
     }
-    // 50 in the place of 40, and nothing beside anything.
+    // 50 in the place of 40, and nothing in parallel.
     let ahead = [("host:grow", 10.0), ("draft:x", 95.0), ("verify", 100.0)];
     let one = [&ahead[..], &[("host:accept", 30.0), ("host:commit", 7.0)]].concat();
     let expected = (242.0, named(one.try_into().unwrap()));
     assert_eq!(hand_step(Schedule::HeadAhead, Tail::Shared, Lanes::One), expected);
-    // The walk runs beside the heads; the move waits for them, and only its last two run beside no growth.
+    // The walk runs in parallel with the heads; the move waits for them, and only its last two run in parallel with no growth.
     let apart = [("host:grow", 10.0), ("draft:x", 95.0), ("verify", 100.0)];
     let apart = [&apart[..], &[("host:accept", 0.0), ("host:commit", 2.0)]].concat();
     let (step_us, times) = hand_step(Schedule::HeadAhead, Tail::Shared, Lanes::Apart);

@@ -1,14 +1,14 @@
-//! How reports lay out text: lists, tables of right-aligned columns, and facts behind a label that fit a screen.
+//! How reports lay out text: lists, tables of right-aligned columns, and facts after a label that fit a screen.
 use std::fmt::{self, Display, Write};
 
 use super::explain::tables::Table;
 
 /// Columns of a screen.
 pub(super) const COLUMNS: usize = 100;
-/// Columns of a label and the space behind it.
+/// Columns of a label and the space after it.
 pub(super) const LABEL: usize = 13;
 
-/// Facts behind a label, with `; ` between them, in lines of at most [`COLUMNS`] columns; a longer fact is cut.
+/// Facts after a label, with `; ` between them, in lines of at most [`COLUMNS`] columns; a longer fact is cut.
 pub(super) fn write_facts(out: &mut String, label: &str, facts: &[String]) -> fmt::Result {
     let mut line = String::new();
     let mut label = label;

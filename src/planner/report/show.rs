@@ -31,7 +31,7 @@ pub fn text(plan: &Plan, now: UnixTime) -> String {
     out
 }
 
-/// The plan as JSON: its fields, the alternatives spelled out, with the chosen sub-plan and the findings of the table beside
+/// The plan as JSON: its fields, the alternatives spelled out, with the chosen sub-plan and the findings of the table as well
 /// them. Of a depth network its sizes stand for its weights, which are for programs of this build alone.
 pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
@@ -110,7 +110,7 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
             "predicted",
             &[
                 format!(
-                    "{:.2}x on the recorded prompts, behind {} tokens in the mean",
+                    "{:.2}x on the recorded prompts, after {} tokens in the mean",
                     predicted.speedup, plan.context
                 ),
                 format!("{:.2} tokens in a step of {}", predicted.aal, ms(predicted.step_us)),
@@ -175,7 +175,7 @@ fn ms(us: f64) -> String {
     format!("{:.digits$} ms", us / 1e3)
 }
 
-/// A line for every other drafter, the most promising first, and for each that was no candidate; with an empty line behind them.
+/// A line for every other drafter, the most promising first, and for each that was no candidate; with an empty line after them.
 fn write_losers(out: &mut String, plan: &Plan) -> fmt::Result {
     let is_loser =
         |(place, sub_plan): &(usize, &SubPlan)| *place != plan.chosen_index as usize && !sub_plan.is_plain();
@@ -261,7 +261,7 @@ fn write_evidence(out: &mut String, plan: &Plan, now: UnixTime) -> fmt::Result {
     write_needed_files(out, plan)
 }
 
-/// The files that the chosen drafters need beside the model, by name; nothing if they need none.
+/// The files that the chosen drafters need in addition to the model, by name; nothing if they need none.
 fn write_needed_files(out: &mut String, plan: &Plan) -> fmt::Result {
     let chosen = std::iter::once(plan.chosen()).chain(plan.bands.iter().map(Band::chosen));
     let files = chosen.flat_map(|sub_plan| [sub_plan.drafter.store(), sub_plan.drafter.draft_model()]);

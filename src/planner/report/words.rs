@@ -67,7 +67,7 @@ pub(super) fn describe_rows(rule: RowRule, verify_width: u32) -> String {
     }
 }
 
-/// How trees grow, behind a shape; nothing where they grow equally.
+/// How trees grow, after a shape; nothing where they grow equally.
 pub(super) fn describe_growth(growth: GrowthRule) -> &'static str {
     match growth {
         GrowthRule::Equal => "",
@@ -134,7 +134,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// What a schedule adds to the description of a shape: nothing, or words behind a comma.
+/// What a schedule adds to the description of a shape: nothing, or words after a comma.
 pub(super) fn words(schedule: Schedule) -> &'static str {
     match schedule {
         Schedule::Plain => "",

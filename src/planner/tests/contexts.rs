@@ -1,4 +1,4 @@
-//! Steps behind longer contexts than were recorded, against searches there.
+//! Steps at longer contexts than were recorded, against searches there.
 use ygg_profiler::{Cell, CellSamples};
 
 use super::{
@@ -79,7 +79,7 @@ fn contexts_that_were_not_measured_have_no_steps_of_their_own() {
         lookup(&plan).longer_contexts.iter().map(|range| range.context).collect::<Vec<u32>>()
     };
     assert_eq!(contexts(cells(&DEARER, &all)), [1000, 4000]);
-    assert_eq!(contexts(cells(&DEARER, &all[..2])), [1000], "drafting was not measured behind 4,000");
+    assert_eq!(contexts(cells(&DEARER, &all[..2])), [1000], "drafting was not measured after 4,000");
     assert_eq!(contexts(cells(&DEARER[..1], &all)), [0_u32; 0]);
     // Plain decoding was not measured there, and there is nothing to compare with.
     let wide = [DEARER[0], (1000, &DEARER[1].1[1..])];

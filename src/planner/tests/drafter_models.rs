@@ -1,4 +1,4 @@
-//! Drafter models with a cache of their own: heads are drafted ahead where verifications beside their tails were measured and that pays.
+//! Drafter models with a cache of their own: heads are drafted ahead where verifications together with their tails were measured and that pays.
 use ygg_profiler::{DrafterFile, HostStage, Profile, Stage};
 
 use super::{
@@ -10,7 +10,7 @@ use crate::planner::SearchError;
 
 const VERIFY_US: [f64; 5] = [90.0, 92.0, 95.0, 97.0, 99.0];
 
-/// A profile whose tails cost `tail_us` beside a verification, if they were measured, on a machine whose device walks or does not.
+/// A profile whose tails cost `tail_us` in addition to a verification, if they were measured, on a machine whose device walks or does not.
 fn profiled(tail_us: Option<f64>, walks: bool) -> Profile {
     let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
     let mut cells = cells(&VERIFY_US, &[20.0; 3]);
@@ -64,7 +64,7 @@ fn a_step_is_priced_by_its_tail_and_the_walk_beside_its_heads() {
         assert_eq!(stage_us(&ahead, &tail), Some(97.0));
         assert_eq!(stage_us(&ahead, &Stage::Verify), None);
         assert_eq!(stage_us(&ahead, &Stage::DraftHead(name("layer_skip"))), None);
-        // Two growths, one forward of them, the heads, and the walk only where nothing runs beside it.
+        // Two growths, one forward of them, the heads, and the walk only where nothing runs in parallel.
         let walk_us = if walks { 0.0 } else { 10.0 };
         assert_eq!(stage_us(&ahead, &accept), (!walks).then_some(walk_us));
         let step_us = ahead.chosen().predicted.step_us;

@@ -20,7 +20,7 @@ use crate::{
 /// Packed bytes of the matrices, two a group, and of what always stays.
 const SIZES: [u64; 8] = [40, 60, 40, 60, 40, 60, 40, 60];
 const FIXED: u64 = 100;
-/// What a token of context takes, and what a session takes beside it.
+/// What a token of context takes, and what a session takes in addition.
 const SLOT: u64 = 1;
 const SESSION: u64 = 20;
 const CONTEXT: u32 = 50;

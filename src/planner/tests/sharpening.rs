@@ -19,7 +19,7 @@ fn candidates(temperature: f32) -> Vec<Candidate> {
     (0..).zip(raised).map(|(token, p)| Candidate { token, log_prob: (p / sum).ln() as f32 }).collect()
 }
 
-/// A step as it is recorded at temperature 1, behind which the verifier follows first candidates for so many tokens.
+/// A step as it is recorded at temperature 1, after which the verifier follows first candidates for so many tokens.
 fn step(context: u32, follows: usize) -> StepTrace {
     let tree = naive_tree(|_| Some(candidates(1.0)), 9, PROBABILITIES.len() as u32, DEPTH);
     let expanded = |node: &usize| Expansion { node: *node as u32, candidates: candidates(1.0) };

@@ -288,7 +288,7 @@ fn templates_that_the_trace_cannot_answer_for_are_refused() {
         step.parents.truncate(5);
         step.tokens.truncate(5);
         step.verified.truncate(1);
-        // The verifier went on behind a node that was never expanded.
+        // The verifier went on after a node that was never expanded.
         let first = step.tokens[1];
         step.verified = vec![first, 99];
     }

@@ -102,7 +102,7 @@ fn of_shapes_that_prompts_do_not_tell_apart_the_simplest_is_taken() {
     assert!(best.predicted.speedup > 0.97 * fastest.speedup, "{best:?}");
 }
 
-/// What rows cost beside one row changed while the profile was measured: it may change again.
+/// What rows cost relative to one row changed while the profile was measured: it may change again.
 #[test]
 fn a_machine_that_changed_while_it_was_measured_is_trusted_less() {
     let steady = good_profile();
@@ -178,7 +178,7 @@ fn a_drafter_of_few_easy_prompts_is_judged_by_what_others_found_the_rest_to_be()
     let [all, few] = [60, 12].map(|count| planned(recorded_live(&requests[..count])));
     let off = |expected: f64| (expected / all.unseen.speedup - 1.0).abs();
     let (before, after) = (off(few.predicted.speedup), off(few.unseen.speedup));
-    assert!(before > 0.25 && after < before / 2.5, "{before} and {after} beside {:?}", all.unseen);
+    assert!(before > 0.25 && after < before / 2.5, "{before} and {after}, of all {:?}", all.unseen);
     let Unseen { low, high, prompts, .. } = few.unseen;
     assert!(prompts == 12 && (low..high).contains(&all.unseen.speedup), "{:?}", few.unseen);
     // Of answers that began otherwise nobody knows which prompts they are of.

@@ -1,4 +1,4 @@
-//! How well drafts are accepted now, beside how well they were: what tells that a text has changed.
+//! How well drafts are accepted now, compared with how well they were: what tells that a text has changed.
 
 use serde::{Deserialize, Serialize};
 

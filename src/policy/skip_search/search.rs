@@ -338,7 +338,7 @@ impl SkipSearch {
         match self.settings.objective {
             SkipObjective::Speed => {}
             SkipObjective::Matchness => {
-                // The first open group behind a random place that goes the other way keeps the size, if there is one.
+                // The first open group after a random place that goes the other way keeps the size, if there is one.
                 let was_inside = self.state.best.set.contains(group);
                 let from = self.state.random.below(self.open.len());
                 let (before, behind) = self.open.split_at(from);

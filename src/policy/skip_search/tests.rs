@@ -1,4 +1,4 @@
-//! The search beside slow and obvious judges, on made-up models that reproduce what a formula says.
+//! The search compared with slow and obvious judges, on made-up models that reproduce what a formula says.
 
 use super::{
     state_file::{decode, encode},
@@ -87,7 +87,7 @@ fn the_process_proposes_better_sets_than_chance() {
         of.iter().sum::<f64>() / of.len() as f64
     };
     let (proposed, random) = (mean(|i| i % 5 == 0), mean(|i| i % 5 != 0));
-    assert!(proposed > random + 0.1, "{proposed} beside {random}");
+    assert!(proposed > random + 0.1, "{proposed} and {random}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl SkipCosts {
         (start + slope * (kept - self.start_kept)).max(0.0)
     }
 
-    /// The cost of drafting a token beside that of a plain step, `c` of the speculative sampling papers.
+    /// The cost of drafting a token relative to that of a plain step, `c` of the speculative sampling papers.
     pub fn ratio(&self, kept: f64) -> f64 {
         self.draft_us(1, kept) / self.verify_us(1)
     }

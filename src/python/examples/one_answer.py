@@ -16,7 +16,7 @@ Events = AsyncIterator[dict[str, Any]]
 async def one_answer(ask: Callable[[int], Events], lost: type[BaseException]) -> Events:
     """The events of one answer: `text` of each token, then the end, which has the text that is left, `finish_reason` and what else a replica says.
 
-    `ask(skip)` has some replica answer. It gives the tokens behind the first `skip`, then an end with the whole text as `rest`, and raises `lost`
+    `ask(skip)` has some replica answer. It gives the tokens after the first `skip`, then an end with the whole text as `rest`, and raises `lost`
     when its replica is lost, as this does when that has happened `ATTEMPTS` times.
     """
     sent, text = 0, ""

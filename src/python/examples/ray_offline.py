@@ -9,7 +9,7 @@ measurement of each plan with each set of prompts.
         yggc distill -m model.gguf --corpus-only --tokens 25000 --seed {seed} --threads 4 -o {output}
     yggc distill -m model.gguf -o drafter --corpus parts/*/
 
-- The command is run once for every combination of the values behind `--each`. A value that is a file travels to the machine that runs it; everything
+- The command is run once for every combination of the values after `--each`. A value that is a file travels to the machine that runs it; everything
   else of the command, such as the program and the model, must be there under the same name. A result is what the command writes to {output}, a
   file or a folder, or else what it prints. It comes back, through memory, to the folder of this program's first argument.
 - It can be ended at any time and begun again: a result that is there is not made again, unless the command or a file of it has changed. A machine that is

@@ -1,4 +1,4 @@
-"""Replicas of an engine behind Ray Serve, with the part of OpenAI's chat API that needs no more than an engine.
+"""Replicas of an engine under Ray Serve, with the part of OpenAI's chat API that needs no more than an engine.
 
     pip install yggc 'ray[serve]'
     YGG_MODEL=model.gguf YGG_PLAN=here.plan serve run ray_serve:app
@@ -9,8 +9,8 @@
   `target_ongoing_requests` wait at each, and removes them when they idle.
 - A conversation returns to the replica that answered it last, which still has its keys and values, as long as that replica does not wait on
   others: the conversation is Serve's multiplexed model. Its name is the request's `user`, or made of its first messages.
-- If a replica dies, another begins the answer anew, leaves out what the client has already, and the client sees one answer (`one_answer.py`, beside
-  this file).
+- If a replica dies, another begins the answer anew, leaves out what the client has already, and the client sees one answer (`one_answer.py` in
+  this folder).
 
 Engines of replicas on one machine share its memory bandwidth: with `YGG_THREADS` threads each, give every replica as many processors.
 """
@@ -91,7 +91,7 @@ class Replica:
         return os.getpid()
 
     async def answer(self, request: dict[str, Any], skip: int) -> AsyncIterator[dict[str, Any]]:
-        """The tokens of an answer behind the first `skip`, then its end."""
+        """The tokens of an answer after the first `skip`, then its end."""
         async with self.turn:
             await self.remembers(serve.get_multiplexed_model_id())
             messages = request.pop("messages")

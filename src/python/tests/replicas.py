@@ -1,6 +1,6 @@
 """`examples/one_answer.py` with two replicas of `YGG_TEST_MODEL`, processes of this file, one of which dies in the middle of an answer.
 
-What `replicas_by_ray.py` tests behind Ray Serve, without Ray: `cargo test --test it python` runs it.
+What `replicas_by_ray.py` tests under Ray Serve, without Ray: `cargo test --test it python` runs it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ TOKENS = 24
 
 
 def replica(answers, tokens):
-    """Answers what comes by stdin; kills itself in the answer after so many, behind so many tokens of it."""
+    """Answers what comes by stdin; kills itself in the answer after so many, after so many tokens of it."""
     with yggc.Engine(MODEL, threads=1) as engine:
         for number, line in enumerate(sys.stdin):
             asked = json.loads(line)
@@ -101,7 +101,7 @@ class Replicas(unittest.IsolatedAsyncioTestCase):
         return [event["text"] async for event in one_answer(ask, Lost)]
 
     async def test_no_answer_is_lost_or_mixed_when_a_replica_dies_in_the_middle_of_one(self):
-        # The first token of an answer is not sent twice, whether the replica dies before or behind it.
+        # The first token of an answer is not sent twice, whether the replica dies before or after it.
         for tokens in (0, 1, TOKENS // 2):
             with self.subTest(tokens=tokens):
                 await self.start((), (1, tokens))

@@ -1,4 +1,4 @@
-"""Two `yggc serve` behind `sglang-router`: one set of answers, conversations that return to their worker, and a worker that is killed.
+"""Two `yggc serve` with `sglang-router`: one set of answers, conversations that return to their worker, and a worker that is killed.
 
     YGG_TEST_MODEL=model.gguf YGG_TEST_PROGRAM=target/release/yggc python src/python/tests/workers_by_router.py
 """

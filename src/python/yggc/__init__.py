@@ -300,7 +300,7 @@ class Engine:
         return self._native.decode(list(token_ids))
 
     def logits(self, token_ids: Iterable[int]) -> numpy.ndarray:
-        """The model's logits behind every token, float32 ``[len(token_ids), vocabulary]``, by one prefill. Needs numpy."""
+        """The model's logits after every token, float32 ``[len(token_ids), vocabulary]``, by one prefill. Needs numpy."""
         import numpy
 
         ids = list(token_ids)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Runs the program in place of this process, or, where systems cannot do that, beside it."""
+    """Runs the program in place of this process, or, where systems cannot do that, as its child."""
     name = "yggc.exe" if os.name == "nt" else "yggc"
     program = Path(__file__).parent / "bin" / name
     if not program.exists():

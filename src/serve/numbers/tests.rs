@@ -8,7 +8,7 @@ use crate::serve::{check::DEFAULTS, requests, responses};
 /// Whether a body with this number, as JSON text, is taken on a path; the refusal names the field.
 fn is_taken(field: &Field, path: Endpoint, number: &str) -> bool {
     let name = field.name();
-    let beside = match name {
+    let needed = match name {
         "top_logprobs" => ", \"logprobs\": true",
         // The two are equal where both are said.
         "best_of"
@@ -19,11 +19,11 @@ fn is_taken(field: &Field, path: Endpoint, number: &str) -> bool {
         _ => "",
     };
     let body = match path {
-        Endpoint::Completions => format!("{{\"prompt\": \"x\", \"{name}\": {number}{beside}}}"),
+        Endpoint::Completions => format!("{{\"prompt\": \"x\", \"{name}\": {number}{needed}}}"),
         Endpoint::Chat => format!(
-            "{{\"messages\": [{{\"role\": \"user\", \"content\": \"x\"}}], \"{name}\": {number}{beside}}}"
+            "{{\"messages\": [{{\"role\": \"user\", \"content\": \"x\"}}], \"{name}\": {number}{needed}}}"
         ),
-        Endpoint::Responses => format!("{{\"input\": \"x\", \"{name}\": {number}{beside}}}"),
+        Endpoint::Responses => format!("{{\"input\": \"x\", \"{name}\": {number}{needed}}}"),
     };
     let asked = match path {
         Endpoint::Completions => requests::completion(body.as_bytes(), &DEFAULTS),

@@ -8,7 +8,7 @@ use crate::serve::{
     tools::{self, ToolsBody},
 };
 
-/// The deltas of an answer in Hermes' form and its whole message, beside tools of these names.
+/// The deltas of an answer in Hermes' form and its whole message, with tools of these names.
 fn answered(text: &str, names: &[&str], several: bool) -> (Vec<Value>, Value) {
     let tools: Vec<Value> =
         names.iter().map(|name| json!({"type": "function", "function": {"name": name}})).collect();
@@ -91,13 +91,15 @@ fn calls_of_every_family_are_read_however_they_are_cut() {
         (CallFormat::Hermes, "Just text, a < b.", "Just text, a < b.", vec![]),
         (
             CallFormat::Hermes,
-            "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a}\\\"{\", \"n\": [1, {}]}}\n</tool_call>",
+            "I look.\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"q\": \"a}\\\"{\", \"n\": [1, \
+             {}]}}\n</tool_call>",
             "I look.",
             vec![call("find", "{\"q\": \"a}\\\"{\", \"n\": [1, {}]}")],
         ),
         (
             CallFormat::Hermes,
-            "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1 } , \"name\": \"b\"}\n</tool_call>\n",
+            "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1 \
+             } , \"name\": \"b\"}\n</tool_call>\n",
             "",
             vec![call("a", "{}"), call("b", "{\"x\": 1 }")],
         ),
@@ -158,8 +160,8 @@ fn what_is_no_call_of_a_function_that_may_be_called_is_text_as_it_was_written() 
         "",
         "find",
     ] {
-        for (before, behind) in [("", ""), ("I look.\n", "\nI see.")] {
-            let text = format!("{before}{}{behind}", hermes(inner));
+        for (before, after) in [("", ""), ("I look.\n", "\nI see.")] {
+            let text = format!("{before}{}{after}", hermes(inner));
             for len in [1, 2, 3, 7, 1000] {
                 assert_eq!(read(CallFormat::Hermes, &text, len), (text.clone(), vec![]), "{text} by {len}");
             }

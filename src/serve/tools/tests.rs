@@ -70,7 +70,8 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
         (
             CallFormat::Hermes,
             true,
-            "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": 1}}\n</tool_call>",
+            "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"find\", \
+             \"arguments\": {\"n\": 1}}\n</tool_call>",
             "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"n\": \"",
         ),
         (

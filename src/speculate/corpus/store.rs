@@ -25,7 +25,7 @@ pub struct CorpusStore {
 pub struct Occurrences {
     /// Rank of the first among the sorted places.
     first: usize,
-    /// Rank behind the last.
+    /// Rank after the last.
     end: usize,
 }
 
@@ -36,7 +36,7 @@ impl Occurrences {
     }
 }
 
-/// The longest suffix of a text that the corpus has with something behind it.
+/// The longest suffix of a text that the corpus has with something after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     /// Its tokens.
@@ -134,7 +134,7 @@ impl CorpusStore {
         best
     }
 
-    /// Where `pattern` stands with something behind it: two binary searches.
+    /// Where `pattern` stands with something after it: two binary searches.
     ///
     /// # Panics
     /// If `pattern` is longer than [`LONGEST_MATCH`].
@@ -146,7 +146,7 @@ impl CorpusStore {
         Occurrences { first, end }
     }
 
-    /// Shows every token that stands `offset` tokens behind the beginning of the `occurrences`, which must be alike so far, with
+    /// Shows every token that stands `offset` tokens after the beginning of the `occurrences`, which must be alike so far, with
     /// the occurrences it stands in: tokens in ascending order. Of more than [`PROBES`] occurrences, tokens that stand in less
     /// than one of [`PROBES`] may go unseen; counts are exact all the same.
     ///

@@ -17,7 +17,7 @@ use super::Budget;
 const SOURCE: Source = super::layer_skip::SOURCE;
 /// Most tokens of a chain, N_D.
 const MOST_DRAFTED: usize = 25;
-/// Drafting ends behind a token that was less probable, epsilon.
+/// Drafting ends after a token that was less probable, epsilon.
 const SURE: f32 = 0.8;
 /// Up to this probability of the best candidate, so many candidates are verified.
 const CANDIDATES: [(f32, usize); 4] = [(0.5, 10), (0.8, 5), (0.95, 3), (1.0, 1)];

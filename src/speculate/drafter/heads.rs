@@ -1,10 +1,10 @@
-//! Heads drafted ahead: the next root is one of the verifier's tokens behind the verified rows, so all of them are forwarded before
-//! the root is known, and the forward of the root serves the next proposal. A device that runs beside the host forwards them while the
+//! Heads drafted ahead: the next root is one of the verifier's tokens after the verified rows, so all of them are forwarded before
+//! the root is known, and the forward of the root serves the next proposal. A device that runs in parallel with the host forwards them while the
 //! host walks through the tree.
 //!
 //! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), ahead-of-time head draft. A head attends to the committed
 //! prefix, to the verified rows above it and to itself, which is the sequence that the root will continue: so by row
-//! invariance its candidates are, to the bit, those of a forward of the root in its own step. Heads are written behind the
+//! invariance its candidates are, to the bit, those of a forward of the root in its own step. Heads are written after the
 //! tree's rows, whose keys and values they read.
 
 use crate::{
@@ -40,7 +40,7 @@ struct Kept {
 }
 
 impl Heads {
-    /// Room for heads of `rows` verified rows with `top_k` candidates each, behind trees of `nodes` nodes.
+    /// Room for heads of `rows` verified rows with `top_k` candidates each, after trees of `nodes` nodes.
     pub(super) fn with_capacity(nodes: usize, rows: usize, top_k: usize) -> Self {
         Self {
             bank: nodes,
@@ -52,7 +52,7 @@ impl Heads {
         }
     }
 
-    /// Begins to draft a head for every verified row behind which there would be another step that drafts, in a session whose model
+    /// Begins to draft a head for every verified row after which there would be another step that drafts, in a session whose model
     /// has the verifier's token of the row in its vocabulary and allows texts as long.
     pub(super) fn draft(
         &mut self,
@@ -90,8 +90,8 @@ impl Heads {
         Ok(())
     }
 
-    /// Keeps the head of the verified row behind which the next root stands, if it has one, and moves its keys and values to the root's
-    /// place. The path to that row must be committed, and nothing behind it.
+    /// Keeps the head of the verified row after which the next root stands, if it has one, and moves its keys and values to the root's
+    /// place. The path to that row must be committed, and nothing after it.
     pub(super) fn keep(&mut self, row: usize, session: &mut Session) {
         let Ok(head) = self.rows.binary_search(&row) else { return };
         let committed = session.committed();
@@ -103,7 +103,7 @@ impl Heads {
         self.kept = Some(Kept { root: self.tokens[head], committed });
     }
 
-    /// The candidates of a root behind `committed` tokens, most probable first, if its head was kept. Only once.
+    /// The candidates of a root after `committed` tokens, most probable first, if its head was kept. Only once.
     pub(super) fn take(&mut self, root: u32, committed: usize) -> Option<&[Candidate]> {
         let kept = self.kept.take()?;
         let is_of = kept.committed == committed && kept.root == root;

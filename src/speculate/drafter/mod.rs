@@ -1,4 +1,4 @@
-//! Drafters: whatever proposes tokens, behind one trait.
+//! Drafters: whatever proposes tokens, under one trait.
 
 mod caterpillar;
 mod growth;
@@ -145,7 +145,7 @@ pub struct Verified<'a> {
     pub tree: &'a TokenTree,
     /// The verified nodes, ascending.
     pub rows: &'a [NodeId],
-    /// The verifier's token behind each of them.
+    /// The verifier's token after each of them.
     pub verifier_tokens: &'a [u32],
     /// Most tokens that this step and those after it may emit.
     pub tokens_left: usize,
@@ -190,14 +190,14 @@ pub trait AheadDrafter: std::fmt::Debug {
         Ok(())
     }
 
-    /// Begins to draft the heads of all roots that the next step may have. They are written to scratch behind the tree. Until one is
+    /// Begins to draft the heads of all roots that the next step may have. They are written to scratch after the tree. Until one is
     /// kept the session runs no other forward.
     ///
     /// # Errors
     /// [`SpeculateError`] when the session refuses a forward.
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError>;
 
-    /// Keeps, for the next proposal, the head of the verified row behind which the next root stands, the last token of `history`; the path to it
+    /// Keeps, for the next proposal, the head of the verified row after which the next root stands, the last token of `history`; the path to it
     /// is committed in the verifier's session. Waits for it.
     fn keep_head(&mut self, row: usize, history: &[u32], session: &mut Session);
 

@@ -1,10 +1,10 @@
 //! A drafter model: another model of the verifier's vocabulary, or one that reads the verifier's hidden rows, with a cache of its own.
 //!
-//! Its cache holds the text, as the verifier's does, and nodes go to scratch slots behind it. Tokens missing from the cache are
+//! Its cache holds the text, as the verifier's does, and nodes go to scratch slots after it. Tokens missing from the cache are
 //! computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of accepted nodes; only the
 //! last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks all accepted tokens: its nodes were
 //! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE, <https://arxiv.org/abs/2401.15077>).
-//! With heads drafted ahead a model of tokens lacks nothing: the last growth is forwarded beside the verification, on a GPU on a
+//! With heads drafted ahead a model of tokens lacks nothing: the last growth is forwarded in parallel with the verification, on a GPU on a
 //! stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the
 //! history.
 
@@ -40,7 +40,7 @@ struct Forwarded {
     token: u32,
 }
 
-/// What the model reads beside tokens.
+/// What the model reads in addition to tokens.
 #[derive(Debug)]
 enum Reads {
     /// Nothing.
@@ -63,7 +63,7 @@ pub struct ModelDrafter {
     candidates: Vec<Candidate>,
     /// The text whose rows are committed, with what is before the first of them.
     text: Vec<u32>,
-    /// The forwarded nodes of the last tree, whose rows are in scratch behind the text; none where they are of no further use.
+    /// The forwarded nodes of the last tree, whose rows are in scratch after the text; none where they are of no further use.
     forwarded: Vec<Forwarded>,
     path: Vec<u32>,
     heads: Heads,
@@ -122,7 +122,7 @@ impl ModelDrafter {
         })
     }
 
-    /// How the drafter's own session is opened beside the verifier's: with room for heads drafted ahead, if it can draft them.
+    /// How the drafter's own session is opened in addition to the verifier's: with room for heads drafted ahead, if it can draft them.
     pub fn session_options(
         options: &SessionOptions,
         set: &ExecutableSet,
@@ -216,7 +216,7 @@ impl ModelDrafter {
         Ok(())
     }
 
-    /// Rows that its context still holds behind the text before the root at `root`.
+    /// Rows that its context still holds after the text before the root at `root`.
     fn room(&self, root: usize) -> usize {
         root.checked_sub(self.skipped()).map_or(0, |place| self.own.context().saturating_sub(place))
     }
@@ -240,7 +240,7 @@ impl ModelDrafter {
         Ok(depth)
     }
 
-    /// Forwards what the cache lacks of the text with the root behind it, and commits the former. The root's candidates are left.
+    /// Forwards what the cache lacks of the text with the root after it, and commits the former. The root's candidates are left.
     fn forward_root(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
         let lacking = history.len() - 1 - self.text.len();
         let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
@@ -270,7 +270,7 @@ impl ModelDrafter {
     }
 }
 
-/// A forward of what is behind the first `from` tokens of a text, which are in the cache.
+/// A forward of what follows the first `from` tokens of a text, which are in the cache.
 fn behind_text<'s>(
     own: &'s mut Session,
     reads: &Reads,
@@ -318,7 +318,7 @@ impl MakeDrafter for ModelSettings {
 
 impl Drafter for ModelDrafter {
     /// `depth` forwards, the root's with what the cache lacks before it, unless its head was drafted ahead, and then one after each growth
-    /// but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends, behind a token that it has not, or behind tokens whose hidden
+    /// but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends, after a token that it has not, or after tokens whose hidden
     /// rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
         if self.phase.is_some() && budget.observer.is_none() {

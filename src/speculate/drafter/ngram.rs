@@ -37,7 +37,7 @@ pub struct Ngram {
     pool: Pool,
     /// Tokens of the request that the dictionaries know.
     known: usize,
-    /// The end of the text and the guess behind it.
+    /// The end of the text and the guess after it.
     guess: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Token Recycling: a table of what the verifier last offered behind every token fills one fixed tree by gathers.
+//! Token Recycling: a table of what the verifier last offered after every token fills one fixed tree by gathers.
 //!
 //! Luo et al. (<https://arxiv.org/abs/2408.08696>). The verifier's best continuations of every verified row are kept, of
 //! rejected rows too, and the next step gathers them again along the template: no search, and the same shape at every step.
@@ -25,7 +25,7 @@ const NONE: u32 = u32::MAX;
 /// The drafter that recycles what the verifier offered.
 #[derive(Clone, Debug)]
 pub struct Recycling {
-    /// The last seen successors of every token, best first: `[V][MOST_RANKS]`, [`NONE`] behind the last.
+    /// The last seen successors of every token, best first: `[V][MOST_RANKS]`, [`NONE`] after the last.
     successors: Vec<[u32; MOST_RANKS]>,
     template: Template,
     limits: ProposalLimits,
@@ -70,7 +70,7 @@ impl Recycling {
         }
     }
 
-    /// Keeps what the verifier offered behind a row.
+    /// Keeps what the verifier offered after a row.
     fn note(&mut self, token: u32, offered: impl Iterator<Item = u32>) {
         let Some(row) = self.successors.get_mut(token as usize) else { return };
         *row = [NONE; MOST_RANKS];
@@ -230,6 +230,6 @@ mod tests {
         let known = |token| drafter.successors(token).collect::<Vec<_>>();
         assert_eq!((known(3), known(7), known(8), known(9)), (vec![5, 6], vec![8], vec![7], vec![400]));
         assert_eq!((known(400), known(2)), (vec![], vec![]));
-        assert_eq!(filled(&mut drafter, 9, 2).len(), 2, "nothing is known behind token 400");
+        assert_eq!(filled(&mut drafter, 9, 2).len(), 2, "nothing is known after token 400");
     }
 }

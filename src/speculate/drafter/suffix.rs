@@ -93,7 +93,7 @@ impl Suffix {
         self.known <= history.len() && (self.known == 0 || history[self.known - 1] == self.last)
     }
 
-    /// Puts what follows `context` behind `parent` up for choice, by how often it did.
+    /// Offers what follows `context` as children of `parent`, by how often it did.
     fn expand(&mut self, parent: NodeId, context: Place, (value, keep): (f32, f32), depth: u32, most: usize) {
         let Some(depth_left) = depth.checked_sub(1) else { return };
         let continuations = || self.automaton.continuations(context).take(MOST_CONTINUATIONS);

@@ -1,8 +1,8 @@
 //! Layer skip that tunes itself while it runs: SWIFT (<https://arxiv.org/abs/2410.06916>).
 //!
 //! Before a step it may try another skip set: one forward without those sub-layers over the last tokens that the verifier emitted,
-//! each row behind the committed keys and values of all tokens before it, which is what the first draft forward at that place
-//! would have been. The rows write scratch behind all that steps use there, so nothing has to be cloned or restored. A better set
+//! each row after the committed keys and values of all tokens before it, which is what the first draft forward at that place
+//! would have been. The rows write scratch after all that steps use there, so nothing has to be cloned or restored. A better set
 //! takes the place of the skip mask; programs stay as they are. What is tried, and when, says [`SkipSearch`].
 
 use crate::{
@@ -62,7 +62,7 @@ pub struct Swift {
 
 impl Swift {
     /// A drafter that begins with the best set of `search` and grows trees of the given shape. A try writes
-    /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies behind the rows of every
+    /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies after the rows of every
     /// schedule it is to keep ([`StepShape::scratch_rows`]).
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Swift {
         Ok(())
     }
 
-    /// The share of the last tokens that a forward without `set` says too, each behind those before it.
+    /// The share of the last tokens that a forward without `set` says too, each after those before it.
     fn try_set(
         &mut self,
         set: &GroupSet,

@@ -16,8 +16,8 @@ pub(super) const VARIABLE: &str = "\0budget";
 /// Bytes that a value takes in a list.
 const ITEM_BYTES: u64 = 32;
 
-/// What looking at a value in another one costs: about as long as copying so many bytes takes, and likewise what a call costs
-/// beside the work on its arguments.
+/// What looking at a value in another one costs: about as long as copying so many bytes takes, and likewise what a call
+/// costs in addition to the work on its arguments.
 const LOOK_BYTES: u64 = 16;
 const CALL_BYTES: u64 = 64;
 
@@ -126,8 +126,8 @@ impl Budget {
         Ok(value)
     }
 
-    /// As [`admit`](Self::admit), for what nests no deeper than what it was made of. What would be a view of another value becomes
-    /// a list of its own.
+    /// As [`admit`](Self::admit), for what nests no deeper than what it was made of. What would be a view of another
+    /// value becomes a list of its own.
     pub(super) fn admit_flat(&self, value: Value) -> Result<Value, Error> {
         match value.kind() {
             ValueKind::Iterable => {
@@ -163,8 +163,8 @@ impl Budget {
     }
 }
 
-/// Checks that a value may be in another one, or in a namespace: a namespace could be changed to contain itself, and functions keep
-/// whatever they were made in.
+/// Checks that a value may be in another one, or in a namespace: a namespace could be changed to contain itself, and
+/// functions keep whatever they were made in.
 pub(super) fn check_data(value: &Value) -> Result<(), Error> {
     let is_named = |names: &[&str]| {
         value.as_object().is_some_and(|object| names.iter().any(|name| object.type_name().contains(name)))

@@ -134,7 +134,8 @@ pub(super) fn function(name: &str, arguments: &[Value]) -> Result<Value, Error> 
     state.lookup(name).expect("the engine has the function").call(&state, arguments)
 }
 
-/// Charges for a call before it is made: for what it reads, and for results that are larger than all arguments together.
+/// Charges for a call before it is made: for what it reads, and for results that are larger than all arguments
+/// together.
 pub(super) fn charge_call(budget: &Budget, name: &str, arguments: &[&Value]) -> Result<(), Error> {
     budget.charge_call()?;
     arguments.iter().try_for_each(|value| budget.charge_outside(value))?;

@@ -17,8 +17,8 @@ const NAME: &str = "chat_template";
 /// Longest source. Published templates stay below 100 kB.
 const MAX_SOURCE_BYTES: usize = 1 << 20;
 
-/// Most operators, names behind dots, filters and brackets in one tag. The compiler recurses once for each in a chain of them;
-/// published templates stay below 100.
+/// Most operators, names after dots, filters and brackets in one tag. The compiler recurses once for each in a chain of
+/// them; published templates stay below 100.
 const MAX_CHAIN: usize = 200;
 
 /// Most `elif` of a template. The parser recurses for each of a chain of them.

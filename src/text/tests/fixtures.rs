@@ -1,4 +1,5 @@
-//! Ids and layouts that Hugging Face's libraries made of the committed tokenizers and templates (`tests/data/text/README.md`).
+//! Ids and layouts that Hugging Face's libraries made of the committed tokenizers and templates
+//! (`tests/data/text/README.md`).
 
 use serde_json::Value;
 
@@ -129,7 +130,7 @@ fn with_added(mut vocabulary: Vocabulary, added: &[Value]) -> Vocabulary {
     vocabulary
 }
 
-/// Eleven tokens were made of these four: the line ends behind Phi 3's control tokens belong to them.
+/// Eleven tokens were made of these four: the line ends after Phi 3's control tokens belong to them.
 #[test]
 fn line_ends_behind_the_control_tokens_of_phi_3_are_no_tokens() {
     let case = &json("tokenizers/added.json")["phi3"];

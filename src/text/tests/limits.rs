@@ -88,7 +88,8 @@ fn what_grows_by_itself_is_refused_by_the_limit() {
 fn no_value_contains_itself_or_nests_without_end() {
     let deep = |step: &str| {
         format!(
-            "{{% set ns = namespace(x=['a']) %}}{{% for i in range(20000) %}}{step}{{% endfor %}}{{{{ ns.x | length }}}}"
+            "{{% set ns = namespace(x=['a']) %}}{{% for i in range(20000) %}}{step}{{% endfor %}}{{{{ ns.x | length \
+             }}}}"
         )
     };
     for (source, expected) in [
@@ -117,8 +118,8 @@ fn no_value_contains_itself_or_nests_without_end() {
     }
 }
 
-/// Everything that one instruction may do to values of any size costs by their sizes: a rendering ends soon. The bound is generous;
-/// without charges these take hours.
+/// Everything that one instruction may do to values of any size costs by their sizes: a rendering ends soon. The bound
+/// is generous; without charges these take hours.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a generous bound against hangs")]
 fn every_instruction_costs_what_its_values_are_large() {
@@ -180,16 +181,19 @@ fn what_is_replaced_means_the_same() {
             "elluserbFalse",
         ),
         (
-            "{% for x in [1, 2] %}{% if x == 1 %}a{% else %}b{% endif %}{% else %}c{% endfor %}{% for x in [] %}{% else %}d{% endfor %}",
+            "{% for x in [1, 2] %}{% if x == 1 %}a{% else %}b{% endif %}{% else %}c{% endfor %}{% for x in [] %}{% \
+             else %}d{% endfor %}",
             "abd",
         ),
         ("{% for x in [[1, [2]]] recursive %}{{ loop(x) if x is iterable else x }}{% endfor %}", "12"),
         (
-            "{% macro f(a, b='x') %}{{ a }}{{ b }}{{ caller() if caller }}{% endmacro %}{{ f(1) }}{% call f(2, b=3) %}!{% endcall %}",
+            "{% macro f(a, b='x') %}{{ a }}{{ b }}{{ caller() if caller }}{% endmacro %}{{ f(1) }}{% call f(2, b=3) \
+             %}!{% endcall %}",
             "1x23!",
         ),
         (
-            "{% set ns = namespace(a=1, l=[]) %}{% for i in range(3) %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.l }}{{ ns.a }}",
+            "{% set ns = namespace(a=1, l=[]) %}{% for i in range(3) %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.l \
+             }}{{ ns.a }}",
             "[0, 1, 2]1",
         ),
         ("{% set x %}a{{ 1 }}b{% endset %}{{ x | upper }}{% filter upper %}z{% endfilter %}", "A1BZ"),
@@ -243,7 +247,8 @@ fn at_the_limits() -> Vec<String> {
         within(nested("{1:", "1", "}", 73)),
         branches.clone(),
         "{% macro f(n) %}{% for i in [1] %}{{ f(n) }}{% endfor %}{% endmacro %}{{ f(0) }}".to_owned(),
-        "{% macro f() %}{% call g() %}{{ f() }}{% endcall %}{% endmacro %}{% macro g() %}{{ caller() }}{% endmacro %}{{ f() }}".to_owned(),
+        "{% macro f() %}{% call g() %}{{ f() }}{% endcall %}{% endmacro %}{% macro g() %}{{ caller() }}{% endmacro \
+         %}{{ f() }}".to_owned(),
         "{% for i in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}".to_owned(),
         format!("{}{{{{ ns.x }}}}{{{{ ns.x == ns.x }}}}{{{{ [ns.x][0] | pprint | length }}}}{{{{ ns.x | tojson }}}}",
             "{% set ns = namespace(x=[1]) %}{% for i in range(98) %}{% set ns.x = [ns.x] %}{% endfor %}"),

@@ -134,8 +134,8 @@ proptest! {
         }
     }
 
-    /// Over several trees, each with its own width: no assignment of widths gives more tokens per cost than choosing by the
-    /// rate that choosing so reaches.
+    /// Over several trees, each with its own width: no assignment of widths gives more tokens per cost than choosing by
+    /// the rate that choosing so reaches.
     #[test]
     fn choosing_by_the_rate_reached_reaches_the_best_rate(
         all in prop::collection::vec(trees(12), 1..4), costs in prop::collection::vec(1..50_u8, 4),

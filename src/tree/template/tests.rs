@@ -1,4 +1,5 @@
-//! Templates against trees written out as sets of paths: the best by exhaustive search, k-ary ones, and what fills them.
+//! Templates against trees written out as sets of paths: the best by exhaustive search, k-ary ones, and what fills
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -120,7 +121,8 @@ proptest! {
     /// Every path whose ranks there are candidates for, and nothing else; in the order in which a level is forwarded.
     #[test]
     fn a_filled_tree_has_the_ranked_tokens(
-        by_rank in prop::collection::vec(0.1f64..1.0, 1..5), nodes in 1usize..30, depth in 1usize..5, seed in any::<u64>(),
+        by_rank in prop::collection::vec(0.1f64..1.0, 1..5), nodes in 1usize..30, depth in 1usize..5,
+        seed in any::<u64>(),
     ) {
         let template = Template::best(&by_rank, nodes, depth);
         // Tokens tell the whole path; some nodes have fewer candidates than the template wants.

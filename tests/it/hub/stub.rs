@@ -74,7 +74,7 @@ impl Hub {
         self.repository.lock().expect("no test panicked with it")
     }
 
-    /// What was asked for since the last call: paths, and ranges behind them.
+    /// What was asked for since the last call: paths, and ranges after them.
     pub(crate) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.requests.lock().expect("the hub does not panic"))
     }

@@ -55,8 +55,8 @@ pub(crate) fn any_template(dice: &mut Dice) -> (Template, StepShape) {
     (template, shape)
 }
 
-/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
-/// may not meet.
+/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request
+/// may or may not meet.
 pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();
@@ -91,7 +91,8 @@ pub(crate) fn any_kept(vocabulary: usize, dice: &mut Dice) -> Vec<u32> {
     if kept.is_empty() { vec![dice.below(vocabulary) as u32] } else { kept }
 }
 
-/// A network of any weights over rows of `width` elements, and depths at any cost; no saving exceeds what policies cost.
+/// A network of any weights over rows of `width` elements, and depths at any cost; no saving exceeds what policies
+/// cost.
 pub(super) fn any_depths(depth: usize, width: usize, dice: &mut Dice) -> (DepthCosts, DepthNetwork) {
     let mut network = DepthNetwork::blank(2 * width, depth);
     let scale = *dice.pick(&[0.05, 0.3, 1.0]);

@@ -1,5 +1,5 @@
-//! Requests on any terms: biases, penalties and log-probabilities, one after another on a decoder that keeps what they share, are
-//! answered as a decoder answers them that has neither drafter nor past.
+//! Requests on any terms: biases, penalties and log-probabilities, one after another on a decoder that keeps what they
+//! share, are answered as a decoder answers them that has neither drafter nor past.
 
 use yggc::{
     sample::Adjustment,
@@ -9,7 +9,7 @@ use yggc::{
 use super::*;
 use crate::tiny_model::cases;
 
-/// What a request asks for beside a prompt and how tokens are drawn.
+/// What a request asks for in addition to a prompt and how tokens are drawn.
 #[derive(Debug)]
 struct Terms {
     adjustment: Adjustment,

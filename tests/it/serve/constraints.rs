@@ -1,4 +1,5 @@
-//! Constraints that would end or stop the service: they are refused by the limit that they exceed, or given up, and others are answered meanwhile.
+//! Constraints that would end or stop the service: they are refused by the limit that they exceed, or given up, and
+//! others are answered meanwhile.
 
 use serde_json::{Map, Value, json};
 use yggc::model::synthetic::SyntheticSpec;
@@ -64,7 +65,8 @@ fn constraints_that_overflowed_a_stack_or_took_minutes_are_refused_by_their_limi
     body["tools"] = tools;
     body["tool_choice"] = json!("required");
     assert_eq!(server.chat(&body).status, 400);
-    // What fits the limits of a grammar is compiled on a stack that holds it, and deep bodies are refused before they are read.
+    // What fits the limits of a grammar is compiled on a stack that holds it, and deep bodies are refused before they
+    // are read.
     for body in [with_grammar("lark", &optional(750)), with_schema(&chain(400)), with_schema(&deep)] {
         assert!([200, 400].contains(&server.chat(&body).status));
     }

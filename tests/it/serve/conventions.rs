@@ -1,4 +1,4 @@
-//! Paths beside generation: where things are, readiness, the version, tokens; and metrics by vLLM's names.
+//! Paths other than generation: where things are, readiness, the version, tokens; and metrics by vLLM's names.
 
 use serde_json::{Value, json};
 

@@ -173,7 +173,7 @@ fn bodies_that_do_not_come_hold_neither_places_nor_the_end_up_for_good() {
     assert_eq!(server.get("/health").status, 200);
     assert!(slow.iter_mut().all(|stream| status(stream) == Some(408)));
     let mut last = begin();
-    // Answered behind the head of that request.
+    // Answered after the head of that request.
     assert_eq!(server.get("/health").status, 200);
     server.signal("TERM");
     assert_eq!(status(&mut last), Some(503));

@@ -51,7 +51,7 @@ fn offsets_count_characters_of_the_answer_whole_and_streamed() {
             lists["text_offset"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap() as usize).collect();
         assert_eq!((offsets[0], offsets.is_sorted()), (0, true), "{lists}");
         assert!(stop.is_some() || tokens.iter().any(|token| token.starts_with("bytes:\\x")), "{tokens:?}");
-        // A token that is text by itself stands where it says; the stop string behind the answer.
+        // A token that is text by itself stands where it says; the stop string after the answer.
         let whole: Vec<char> = said.iter().copied().chain(stop.unwrap_or_default().chars()).collect();
         for (token, at) in tokens.iter().zip(&offsets).filter(|(token, _)| !token.starts_with("bytes:")) {
             let rest: String = whole[*at..].iter().collect();

@@ -7,8 +7,8 @@ use super::{
 };
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 
-/// Whether the processor has tiles with products of bf16 and of bytes, the system lets this process use them, and they compute what
-/// [`Emulated`] does. Takes a system call: ask once.
+/// Whether the processor has tiles with products of bf16 and of bytes, the system lets this process use them, and they
+/// compute what [`Emulated`] does. Takes a system call: ask once.
 ///
 /// The processor must have AVX-512, with the system saving its registers.
 pub(in crate::cpu) fn usable() -> bool {

@@ -18,7 +18,8 @@ impl Emulated {
     /// As [`Tiles::configured`].
     ///
     /// # Panics
-    /// If a tile has no rows or more than 16, or its rows are empty, longer than 64 bytes, or not of whole fours of bytes.
+    /// If a tile has no rows or more than 16, or its rows are empty, longer than 64 bytes, or not of whole fours of
+    /// bytes.
     pub(super) fn new(shapes: [Shape; 8]) -> Self {
         for Shape { rows, row_bytes } in shapes {
             assert!((1..=ROWS).contains(&usize::from(rows)), "tiles of {shapes:?}");

@@ -1,6 +1,7 @@
 //! The processor's tile registers.
 //!
-//! Intel's manual, volume 2: <https://www.felixcloutier.com/x86/ldtilecfg> and, beside it, the other instructions.
+//! Intel's manual, volume 2: <https://www.felixcloutier.com/x86/ldtilecfg> and the pages of the other instructions
+//! there.
 
 use super::tiles::{ROW_BYTES, Shape, Tiles};
 use std::{arch::asm, marker::PhantomData};
@@ -74,8 +75,8 @@ impl Tiles for Hardware {
         Self(PhantomData)
     }
 
-    /// By a load: a product that adds to what `TILEZERO` left waits for all products before it (57 cycles for one of 16, on a Xeon with
-    /// 480 MiB of L3).
+    /// By a load: a product that adds to what `TILEZERO` left waits for all products before it (57 cycles for one of
+    /// 16, on a Xeon with 480 MiB of L3).
     #[inline(always)]
     fn zero<const TILE: usize>(&mut self) {
         const ZEROS: &Zeros = &Zeros([0; ROW_BYTES]);

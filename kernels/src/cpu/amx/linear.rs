@@ -1,6 +1,7 @@
 //! Matrix products over packed weights in tiles: preparation, walk over chunks of rows and tiles, epilogues.
 //!
-//! Over dense weights, activations lie as tiles of up to 16 rows. Up to four of them, a chunk, share one walk over the weights.
+//! Over dense weights, activations lie as tiles of up to 16 rows. Up to four of them, a chunk, share one walk over the
+//! weights.
 
 mod codes;
 mod dense;

@@ -6,7 +6,7 @@ use super::{
 };
 use std::hint::black_box;
 
-/// Results in flight.
+/// Results in flight: as many tile registers as the kernels' products hold results in.
 const RESULTS: u64 = 4;
 
 /// Adds a full product to each of four results, `rounds` times. Multiplications and additions of a round, and the first

@@ -1,6 +1,6 @@
 //! The operations on tile registers that kernels use.
 
-/// Rows of a full tile.
+/// Rows of a full tile of palette 1; `detection` compares it and the following with what CPUID (leaf 1DH) reports.
 pub(in crate::cpu) const ROWS: usize = 16;
 /// Bytes of a row, of every tile.
 pub(in crate::cpu) const ROW_BYTES: usize = 64;
@@ -27,8 +27,8 @@ impl Shape {
 
 /// Eight tile registers, configured together.
 ///
-/// A register is 0 to 7. Those of a product differ, and have shapes that fit: `C[rows][16]` of 32 bits, `A[rows][4 k]` bytes and
-/// `B[k][64]` bytes, where row `i` of `B` holds the bytes `4 i .. 4 i + 4` of 16 columns side by side.
+/// A register is 0 to 7. Those of a product differ, and have shapes that fit: `C[rows][16]` of 32 bits, `A[rows][4 k]`
+/// bytes and `B[k][64]` bytes, where row `i` of `B` holds the bytes `4 i .. 4 i + 4` of 16 columns side by side.
 pub(in crate::cpu) trait Tiles: Sized {
     /// Tiles of such shapes, with unknown contents. Released when dropped.
     ///
@@ -54,7 +54,7 @@ pub(in crate::cpu) trait Tiles: Sized {
     /// As [`Tiles::multiply_signed`], with unsigned bytes in `B`.
     fn multiply_unsigned<const C: usize, const A: usize, const B: usize>(&mut self);
 
-    /// Writes all rows of a tile, of 64 bytes, one behind the other.
+    /// Writes all rows of a tile, of 64 bytes, one after the other.
     ///
     /// # Safety
     /// They are writable at `to`.

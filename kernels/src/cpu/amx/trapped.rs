@@ -1,7 +1,7 @@
 //! The kernels as compiled for the processor's tiles, run where there are none.
 //!
 //! Each tile instruction is then an illegal one; a signal handler decodes it from its bytes, computes it on emulated
-//! tiles, and goes on behind it.
+//! tiles, and continues after it.
 
 use super::{detection, emulated::Emulated, tiles::Shape};
 use std::{mem, ptr, sync::Mutex};
@@ -136,7 +136,8 @@ fn trapped(kernels: impl FnOnce()) {
 
 /// Runs kernels that were compiled for the processor's tiles: on these, or trapped. The processor has AVX-512.
 ///
-/// Nothing is run, and the result is false, where tiles exist but may not be used: some instructions would not trap there.
+/// Nothing is run, and the result is false, where tiles exist but may not be used: some instructions would not trap
+/// there.
 pub(in crate::cpu) fn run(kernels: impl FnOnce()) -> bool {
     let is_usable = detection::usable();
     if is_usable {

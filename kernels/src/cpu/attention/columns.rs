@@ -5,7 +5,8 @@ use crate::cpu::lanes::{LANES, Lanes, Work};
 use std::{marker::PhantomData, ops::Range};
 
 /// Adds the values of slots, by weights (`[U, STRIDE]`, from the first slot's on), to the totals of `units` units
-/// (`[U, padded D]`): one chain for each element. Meanwhile it asks for as many bytes from `ahead` on, wherever that is.
+/// (`[U, padded D]`): one chain for each element. Meanwhile it asks for as many bytes from `ahead` on, wherever that
+/// is.
 ///
 /// # Panics
 /// If the slots are not in the cache, or there are not as many weights and totals.
@@ -44,7 +45,7 @@ pub(super) fn weigh<S: Lanes, E: Element>(
     by_units!(1 2 3 4 5 6);
 }
 
-/// Values of slots behind each other, weights and totals, all readable or writable.
+/// Values of consecutive slots, weights and totals, all readable or writable.
 #[derive(Clone, Copy)]
 struct Values {
     values: *const u8,
@@ -70,6 +71,7 @@ impl<E: Element, const U: usize> Work for Weigh<E, U> {
         let mut c = 0;
         // SAFETY: `weigh` checked that all values, weights and totals are there.
         unsafe {
+            // As many vectors at a time as registers have room for sums: they share the broadcast of a weight.
             macro_rules! together {
                 ($($n:literal)*) => {
                     $(while S::SUMS / U >= $n && c + $n <= whole {

@@ -1,16 +1,16 @@
 //! Attention of many units at once, which share the keys and values of a KV head. Equal in every tier.
 //!
-//! The meaning, to the last bit. The logical sequence of a row is cut into partitions of [`PARTITION`] positions, aligned to
-//! its first. For a unit (row, query head):
+//! The meaning, to the last bit. The logical sequence of a row is cut into partitions of [`PARTITION`] positions,
+//! aligned to its first. For a unit (row, query head):
 //!
-//! 1. *Scores.* Of each position, one chain of fused products over the elements of its key, from zero, then times the scale; over
-//!    codes, times the product of the scale and that of the key. Then the bound, if there is one. Positions before the row's window
-//!    count as minus infinity; partitions that lie before it count as not there.
-//! 2. *Partition.* Its maximum `m`, its weights `exp(score - m)`, their sum `l` over 16 lanes (by position modulo 16, joined by
-//!    halves), and for each element of the values one chain `o` of fused products with the weights, by position, from zero.
-//!    Over codes, the weights of this chain are those times the scales of the values.
-//! 3. *Join.* Partitions in order, [`fold`]: what has the smaller maximum is multiplied with `exp` of the difference and added
-//!    to what has the larger, by one fused product.
+//! 1. *Scores.* Of each position, one chain of fused products over the elements of its key, from zero, then times the
+//!    scale; over codes, times the product of the scale and that of the key. Then the bound, if there is one. Positions
+//!    before the row's window count as minus infinity; partitions that lie before it count as not there.
+//! 2. *Partition.* Its maximum `m`, its weights `exp(score - m)`, their sum `l` over 16 lanes (by position modulo 16,
+//!    joined by halves), and for each element of the values one chain `o` of fused products with the weights, by
+//!    position, from zero. Over codes, the weights of this chain are those times the scales of the values.
+//! 3. *Join.* Partitions in order, [`fold`]: what has the smaller maximum is multiplied with `exp` of the difference
+//!    and added to what has the larger, by one fused product.
 //! 4. *Result.* `o` times `1 / l`.
 //!
 //! Nothing of it depends on slots, on other rows, or on how units and partitions are dealt to threads.
@@ -31,10 +31,11 @@ use team::{Team, Unit};
 /// Positions that are weighed together.
 const PARTITION: usize = Attention::PARTITION;
 
-/// Units that any tier works on together.
+/// Units that any tier works on together: the largest [`Lanes::UNITS`].
 pub(super) const MOST_UNITS: usize = 6;
 
-/// Units that meet a partition of keys and values while it is in a near cache.
+/// Units that meet a partition of keys and values while it is in a near cache: full batches of every tier's
+/// [`Lanes::UNITS`].
 pub(super) const TEAM: usize = 48;
 
 /// Slots whose keys lie together.
@@ -102,7 +103,8 @@ impl WholeUnits<'_> {
     }
 }
 
-/// Computes the partial results of items, (KV head, partition) in this order: of each, rows for all units of the KV head.
+/// Computes the partial results of items, (KV head, partition) in this order: of each, rows for all units of the KV
+/// head.
 pub(super) struct Partials<'a> {
     pub(super) args: &'a Attention<'a>,
     pub(super) items: Range<usize>,

@@ -10,10 +10,12 @@ use super::{
 use crate::cpu::lanes::{self, LANES, Lanes, exp};
 use std::ops::Range;
 
-/// From the scores of a unit to those of the next: no power of two, so that they do not compete for the sets of a cache.
+/// From the scores of a unit to those of the next: no power of two, so that they do not compete for the sets of a
+/// cache.
 pub(super) const STRIDE: usize = PARTITION + BLOCK;
 
-/// Blocks of keys behind the prefixes that are scored for all units at once: the nodes of a token tree lie there, side by side.
+/// Blocks of keys after the prefixes that are scored for all units at once: the nodes of a token tree lie there in
+/// adjacent slots.
 const TREE_BLOCKS: usize = PARTITION / BLOCK;
 
 /// Maximum of some scores, and the sum of their weights.
@@ -35,7 +37,7 @@ pub(super) struct Room<'a> {
     totals: &'a mut [f32],
     /// `[U, STRIDE]`: scores of a partition by position, then its weights.
     scores: &'a mut [f32],
-    /// `[U, STRIDE]`: scores of slots behind the prefixes, then of one block elsewhere.
+    /// `[U, STRIDE]`: scores of slots after the prefixes, then of one block elsewhere.
     tree: &'a mut [f32],
     padded_dim: usize,
 }
@@ -99,8 +101,8 @@ pub(super) fn partition<S: Lanes, E: Element>(
     let (common, farthest) = seen.fold((PARTITION, 0), |(least, most), n| (least.min(n), most.max(n)));
     let first = p * PARTITION / BLOCK;
     let blocks = first..first + farthest.div_ceil(BLOCK);
-    // What is read next lies in the same order: the values of these slots, then the keys of the next partition, or for the
-    // next batch those of this one.
+    // What is read next lies in the same order: the values of these slots, then the keys of the next partition, or for
+    // the next batch those of this one.
     let values = kv.values(team.kv_head).wrapping_add(first * kv.block_bytes());
     let next = if batch.start == 0 { first + PARTITION / BLOCK } else { first };
     let keys = kv.keys(team.kv_head).wrapping_add(next * kv.block_bytes());
@@ -138,7 +140,7 @@ pub(super) fn partition<S: Lanes, E: Element>(
     marks
 }
 
-/// Writes the scores of positions behind what is seen in order.
+/// Writes the scores of positions after the part that is seen in order.
 #[inline(always)]
 fn score_tails<S: Lanes, E: Element>(
     s: S,

@@ -4,8 +4,8 @@ use super::{BLOCK, MOST_UNITS, element::Element, partition::STRIDE, team::Team};
 use crate::cpu::lanes::{Lanes, Work};
 use std::{marker::PhantomData, ops::Range};
 
-/// Writes the scores of `units` queries (`[D, U]`) with the keys of blocks of slots, `[U, STRIDE]`. Meanwhile it asks for as many
-/// bytes from `ahead` on, wherever that is.
+/// Writes the scores of `units` queries (`[D, U]`) with the keys of blocks of slots, `[U, STRIDE]`. Meanwhile it asks
+/// for as many bytes from `ahead` on, wherever that is.
 ///
 /// # Panics
 /// If the blocks are not in the cache, or there is no room.
@@ -80,6 +80,7 @@ impl<E: Element, const U: usize> Work for Score<E, U> {
         let mut b = 0;
         // SAFETY: `score` checked that all blocks, queries and scores are there.
         unsafe {
+            // As many blocks at a time as registers have room for sums: they share the broadcast of a query's element.
             macro_rules! together {
                 ($($n:literal)*) => {
                     $(while S::SUMS / U >= $n && b + $n <= self.of.count {

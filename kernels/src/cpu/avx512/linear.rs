@@ -170,8 +170,8 @@ fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
                 }
             };
         }
-        // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout. Only a processor with BF16
-        // has activations in bf16.
+        // SAFETY: the tile is stored, and the group holds `rows` rows of all blocks in the class's layout. Only a
+        // processor with BF16 has activations in bf16.
         unsafe {
             match (format, product.layout) {
                 (WeightFormat::BF16, Layout::Bf16) => by_rows!(dense_pairs, BF16Pairs),
@@ -194,7 +194,8 @@ impl Visitor for CodedProducts<'_> {
     type Output = ();
 
     fn visit<K: Kind>(self) {
-        // SAFETY: only code of this tier makes one, and whoever runs it holds a proof of VNNI too; operands are as promised.
+        // SAFETY: only code of this tier makes one, and whoever runs it holds a proof of VNNI too; operands are as
+        // promised.
         unsafe { if self.is_coded { coded::<K>(self) } else { uncoded::<K>(self) } }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Numeric classes of a linear over dense weights:
 //! * f32 activations, fused products, two chains (even and odd columns).
-//! * bf16 where the processor has BF16: activations rounded once to bf16; products by `VDPBF16PS` in two chains (even and odd column
-//!   pairs).
+//! * bf16 where the processor has BF16: activations rounded once to bf16; products by `VDPBF16PS` in two chains (even
+//!   and odd column pairs).
 //!
 //! Over weights of codes they are those of every tier: see [`super::codes`].
 //!

@@ -141,7 +141,7 @@ impl Vector for Zmm {
 /// Scales of a group, in three forms.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Biased {
-    /// For the bytes 0 and 2 of four: there, beside zeros.
+    /// For the bytes 0 and 2 of four: at these places, with zeros in between.
     even: __m512i,
     /// For the bytes 1 and 3 of four.
     odd: __m512i,

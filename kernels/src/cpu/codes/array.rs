@@ -8,7 +8,8 @@ use crate::{
 
 /// `N` outputs, with sums of 32 bits; up to `FEW` rows have kernels of their own.
 ///
-/// Unit tests call the longer operations: inlined into the kernels of two tile widths of every format, they'd be half of the tests' build.
+/// Unit tests call the longer operations: inlined into the kernels of two tile widths of every format, they'd be half
+/// of the tests' build.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Array<const N: usize, const FEW: usize>;
 

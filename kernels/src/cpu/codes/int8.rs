@@ -1,8 +1,8 @@
 //! Products of codes with activations as bytes: the class of [`linear_int8`](crate::reference::linear_int8).
 //!
-//! Where sums have 16 bits, no sum leaves them: codes of up to four bits make at most `8 * 2 * 15 * 127` in 32 inputs; those of
-//! 5 and 6 bits with a bias wrap, and come back in range as sums start at what the bias adds, negated; those of 5 bits
-//! without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
+//! Where sums have 16 bits, no sum leaves them: codes of up to four bits make at most `8 * 2 * 15 * 127` in 32 inputs;
+//! those of 5 and 6 bits with a bias wrap, and come back in range as sums start at what the bias adds, negated; those
+//! of 5 bits without one are summed by 16 inputs; bytes are multiplied with their signs and summed in 32 bits.
 
 use super::{
     Distances, Fetching, Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
@@ -41,7 +41,8 @@ pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, 
     }
 }
 
-/// As [`int8`], of one or two tiles, whose `J C` vectors of outputs meet a row in `J` turns of `C`, which share the broadcast of its bytes.
+/// As [`int8`], of one or two tiles, whose `J C` vectors of outputs meet a row in `J` turns of `C`, which share the
+/// broadcast of its bytes.
 ///
 /// # Safety
 /// As `int8`, for as many tiles.
@@ -277,7 +278,8 @@ unsafe fn add_block<V: Vector, K: Kind, const R: usize, const C: usize>(
     }
 }
 
-/// Does something for turns `0..$count`, of which there are 1, 2 or 4, each with a place of its own: in a loop, sums would lie in memory.
+/// Does something for turns `0..$count`, of which there are 1, 2 or 4, each with a place of its own: in a loop, sums
+/// would lie in memory.
 macro_rules! each_turn {
     ($count:ident, $j:ident => $do:block) => {
         {
@@ -398,7 +400,8 @@ unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, 
     }
 }
 
-/// Any number of rows up to [`MANY`], in turn over vectors of codes that stay in registers; two tiles in turn, block by block.
+/// Any number of rows up to [`MANY`], in turn over vectors of codes that stay in registers; two tiles in turn, block by
+/// block.
 ///
 /// # Safety
 /// As [`int8`].
@@ -414,8 +417,8 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) 
     for b in 0..blocks {
         let fetching = distances.at(b);
         let block = |t: usize| tile.wrapping_add(t * blocks * layout.bytes);
-        // SAFETY: the block of the tiles and its rows are inside what the caller named, totals and integers have room for
-        // `MANY` rows.
+        // SAFETY: the block of the tiles and its rows are inside what the caller named, totals and integers have room
+        // for `MANY` rows.
         unsafe {
             if const { K::CODING.has_groups() } {
                 for p in 0..layout.parts {

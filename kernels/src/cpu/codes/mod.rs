@@ -1,15 +1,17 @@
 //! Products over weights of codes, written once for all formats and instruction sets.
 //!
 //! [`Vector`] is an instruction set, [`Kind`](crate::format::Kind) a format; the kernels are generic over both and are
-//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, for all rows of a group:
-//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; where a processor fetches more ahead of
-//!   two rising streams than of one, two tiles are read in turn;
-//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there are tile
-//!   registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles multiply them.
+//! compiled where the instructions of the vector are enabled. A kernel reads a tile of weights once, for all rows of a
+//! group:
+//! * up to four rows keep their sums in registers, and each vector of codes meets all of them; where a processor
+//!   fetches more ahead of two rising streams than of one, two tiles are read in turn;
+//! * more rows take turns over eight vectors of codes in registers, with their sums in the first cache; or, where there
+//!   are tile registers, [`tiled`](mod@tiled) writes the weights of a block as bytes to the first cache, and tiles
+//!   multiply them.
 //!
 //! Sums of integers are exact and have no order; the f32 operations of a result are those of
-//! [`linear_int8`](crate::reference::linear_int8), or those that [`native`](mod@native) names, one by one. Hence the bits
-//! are the same for every vector, number of rows and place of a row.
+//! [`linear_int8`](crate::reference::linear_int8), or those that [`native`](mod@native) names, one by one. Hence the
+//! bits are the same for every vector, number of rows and place of a row.
 
 mod array;
 mod int8;
@@ -35,7 +37,8 @@ use super::packing::{CodeLayout, TILE};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
-/// Rows in a full group.
+/// Rows in a full group. Their sums over a tile take 4 KiB, and so do the integers in progress: both stay in the first
+/// cache.
 pub(super) const MANY: usize = 64;
 
 /// Results of one stored tile: `[row][output]`.
@@ -54,13 +57,13 @@ impl Ints {
     const ZERO: Self = Self([[0; TILE]; MANY]);
 }
 
-/// Tiles that a kernel takes at once.
+/// Tiles that a kernel takes at once: as many as it reads as streams of memory.
 pub(super) const TOGETHER: usize = 2;
 
 /// Operands of a kernel: tiles of weights, and a prepared group of rows.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
-    /// The first of the tiles, which are one behind the other.
+    /// The first of the tiles, which are consecutive in memory.
     pub(super) tile: *const u8,
     pub(super) blocks: usize,
     /// Prepared group of exactly `rows` rows.
@@ -88,7 +91,8 @@ impl Operands {
     }
 }
 
-/// Distances of fetching in tiles that are read in turn: the next tile of a stream lies behind those of the other streams.
+/// Distances of fetching in tiles that are read in turn: the next tile of a stream comes after those of the other
+/// streams.
 #[derive(Clone, Copy)]
 struct Distances {
     /// For blocks before `far_from`.
@@ -127,7 +131,7 @@ const FAR: usize = 4096;
 #[cfg(target_arch = "x86_64")]
 const PAIR: usize = 128;
 
-/// Prefetches part `p` of a block, and what of the block is before or behind all parts, as far ahead as it says.
+/// Prefetches part `p` of a block, and what of the block is before or after all parts, as far ahead as it says.
 #[inline(always)]
 fn fetch(layout: CodeLayout, block: *const u8, p: usize, Fetching { ahead, in_pairs }: Fetching) {
     #[cfg(target_arch = "x86_64")]

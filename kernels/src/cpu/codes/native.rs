@@ -1,9 +1,9 @@
 //! Products of codes with activations in f32.
 //!
-//! Numeric class: the integers that codes stand for, as f32, times activations, fused, are summed by group of weights in four chains,
-//! by the remainder of the input's number by 4; the chains, joined as `(a + b) + (c + d)`, are added to the total,
-//! fused, by the group's scale; then the group's minimum times the sum of its activations, fused. That sum is made of
-//! sums of 16 activations in the same chains.
+//! Numeric class: the integers that codes stand for, as f32, times activations, fused, are summed by group of weights
+//! in four chains, by the remainder of the input's number by 4; the chains, joined as `(a + b) + (c + d)`, are added to
+//! the total, fused, by the group's scale; then the group's minimum times the sum of its activations, fused. That sum
+//! is made of sums of 16 activations in the same chains.
 
 use super::{
     Operands, Sums, Vector, fetch,
@@ -23,7 +23,8 @@ const FEW: usize = 4;
 /// Writes `sums[t][r][n]` for the rows of a group.
 ///
 /// # Safety
-/// `operands` names as many tiles of the kind as there are sums, and a group of at most [`super::MANY`] rows in the layout of f32 with sums.
+/// `operands` names as many tiles of the kind as there are sums, and a group of at most [`super::MANY`] rows in the
+/// layout of f32 with sums.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn native<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) {
     for (t, sums) in sums.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! Kernels of other tiers, emulated: over eight outputs as by AVX-VNNI, over sixteen as by AVX-512, each with sums of few rows in registers.
-//! They have the bits of the portable tier, which has no such kernels. And where fetching leads.
+//! Kernels of other tiers, emulated: over eight outputs as by AVX-VNNI, over sixteen as by AVX-512, each with sums of
+//! few rows in registers. They have the bits of the portable tier, which has no such kernels. And where fetching leads.
 
 use super::{Array, CodeLayout, Distances, Fetching, Operands, Sums, int8, native};
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
     testing::{Noise, Scratch, bits, matrix},
 };
 
-/// One format of each way to lay codes out. The tiers of this processor are tested with all of them, and compiling kernels takes long.
+/// One format of each way to lay codes out. The tiers of this processor are tested with all of them, and compiling
+/// kernels takes long.
 const FORMATS: [WeightFormat; 5] =
     [WeightFormat::Q4_1, WeightFormat::Q5_0, WeightFormat::Q2_K, WeightFormat::Q4_K, WeightFormat::Q6_K];
 
@@ -50,8 +51,8 @@ fn layout(format: WeightFormat, activations: Activations) -> Layout {
     Layout::of(format, activations, Tier::Portable, false)
 }
 
-/// Prepared activations, and what the portable tier makes of them: its functions themselves, for a dispatch would have those of every tier
-/// compiled here, too.
+/// Prepared activations, and what the portable tier makes of them: its functions themselves, for a dispatch would have
+/// those of every tier compiled here, too.
 fn portable<'s>(
     weights: &PackedLinear,
     activations: Activations,
@@ -120,7 +121,7 @@ fn fetching_stays_in_its_stream() {
     for blocks in [1, 2, 7, 18] {
         let tile = blocks * layout.bytes;
         for streams in [1, 2] {
-            // Bytes of one stream among those of tiles one behind the other.
+            // Bytes of one stream among those of consecutive tiles.
             let place = |t: usize, at: usize| (at / tile * streams + t) * tile + at % tile;
             for ahead in [1, 5, 12, 40].map(|blocks| blocks * layout.bytes) {
                 let (tile, x) = (std::ptr::null(), std::ptr::null());

@@ -1,13 +1,14 @@
-//! Products of bytes in tile registers: the class and the bits of [`int8`](super::int8()) for groups of rows, over kinds with blocks
-//! of 256.
+//! Products of bytes in tile registers: the class and the bits of [`int8`](super::int8()) for groups of rows, over
+//! kinds with blocks of 256.
 //!
-//! Weights are written as bytes to memory of the thread, lines of four inputs of sixteen outputs, which are what a tile register takes; those of
-//! the next parts are written while the tiles multiply. A byte is no code: the product of its integer and the group's scale
-//! is split into two, so that a tile adds up a block whatever the scales of its groups. They are the bytes of the product itself, or products of
-//! small codes with the low and with the high bits of the scale. Sums are below `256 * 255 * 127`.
+//! Weights are written as bytes to memory of the thread, lines of four inputs of sixteen outputs, which are what a tile
+//! register takes; those of the next parts are written while the tiles multiply. A byte is no code: the product of its
+//! integer and the group's scale is split into two, so that a tile adds up a block whatever the scales of its groups.
+//! They are the bytes of the product itself, or products of small codes with the low and with the high bits of the
+//! scale. Sums are below `256 * 255 * 127`.
 //!
-//! Blocks of 32 would leave a tile at every block, to be scaled. On a Xeon that lost to vectors below twelve rows, and gained a tenth at
-//! most above, so vectors multiply them.
+//! Blocks of 32 would leave a tile at every block, to be scaled. On a Xeon that lost to vectors below twelve rows, and
+//! gained a tenth at most above, so vectors multiply them.
 
 use super::{
     Distances, Fetching, Ints, MANY, Operands, Sums, Vector, fetch,
@@ -26,7 +27,8 @@ use crate::{
 /// Lines of a part.
 const LINES: usize = PART / 4;
 
-/// Parts between writing bytes and their load into a tile, which waits until they are in the cache: three are enough on the Xeon that it was measured on.
+/// Parts between writing bytes and their load into a tile, which waits until they are in the cache: three are enough on
+/// the Xeon that it was measured on.
 const EARLY: usize = 4;
 
 /// What writing bytes for tiles asks of vectors of sixteen outputs.
@@ -78,8 +80,8 @@ pub(in crate::cpu) fn shapes(rows: usize) -> [Shape; 8] {
 /// Writes `sums[t][r][n]` for the rows of a group.
 ///
 /// # Safety
-/// The kind has groups; `operands` names as many tiles of it as there are sums, and a group of at most [`MANY`] rows in its layout of codes;
-/// `registers` are configured to [`shapes`] of as many rows.
+/// The kind has groups; `operands` names as many tiles of it as there are sums, and a group of at most [`MANY`] rows in
+/// its layout of codes; `registers` are configured to [`shapes`] of as many rows.
 #[inline(always)]
 pub(in crate::cpu) unsafe fn tiled<V: TileVector, T: Tiles, K: Kind>(
     v: V,

@@ -38,8 +38,8 @@ pub(super) trait Codes: Kind {
 
 impl<K: Kind> Codes for K {}
 
-/// What must be added to the integers that codes stand for, so that none is below zero: for large ones 128, so that without it
-/// they are signed bytes.
+/// What must be added to the integers that codes stand for, so that none is below zero: for large ones 128, so that
+/// without it they are signed bytes.
 pub(in crate::cpu) const fn bias(meaning: Meaning) -> u8 {
     match meaning {
         Meaning::Offset(offset) => offset,

@@ -10,8 +10,8 @@ pub(in crate::cpu) trait Vector: Copy {
     const LANES: usize;
     /// Whether sums of products have 16 bits, two for each output, so that codes must have at most six bits.
     const SPLIT: bool;
-    /// Rows up to which each number of rows has a kernel of its own, whose sums stay in registers: over formats with groups, and over others.
-    /// None where the compiler chooses the registers.
+    /// Rows up to which each number of rows has a kernel of its own, whose sums stay in registers: over formats with
+    /// groups, and over others. None where the compiler chooses the registers.
     const FEW: [usize; 2];
     /// Four bytes, or two 16-bit numbers, for each output.
     type Bytes: Copy;
@@ -50,7 +50,8 @@ pub(in crate::cpu) trait Vector: Copy {
     /// # Safety
     /// Four bytes are readable.
     unsafe fn dot(self, sum: Self::Sum, codes: Self::Bytes, x: *const u8) -> Self::Sum;
-    /// Adds the products of bytes with a sign, given their magnitudes too, where sums otherwise have 16 bits. Such a sum has 32.
+    /// Adds the products of bytes with a sign, given their magnitudes too, where sums otherwise have 16 bits. Such a
+    /// sum has 32.
     ///
     /// # Safety
     /// Four bytes are readable.
@@ -99,8 +100,9 @@ pub(in crate::cpu) trait Vector: Copy {
     /// Four bytes are readable.
     unsafe fn add_pairs(self, ints: Self::Ints, pairs: Self::Bytes, x: *const u8) -> Self::Ints;
 
-    /// Writes 32 numbers as signed bytes, each the integer nearest to its product with a factor, the even one of two; gives, of the first and
-    /// the last 16, the sums of the first two and of the last two of every four bytes. No product is beyond 127.
+    /// Writes 32 numbers as signed bytes, each the integer nearest to its product with a factor, the even one of two;
+    /// gives, of the first and the last 16, the sums of the first two and of the last two of every four bytes. No
+    /// product is beyond 127.
     fn encode(self, values: &[f32; 32], factor: f32, to: &mut [u8; 32]) -> [[i16; 2]; 2];
 
     fn zero(self) -> Self::Floats;

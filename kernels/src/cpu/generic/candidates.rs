@@ -9,14 +9,14 @@ use crate::{
     },
 };
 
-/// Entries that are looked at together when a row's list is already full of better ones.
+/// Entries that are looked at together when a row's list is already full of better ones: a vector of comparisons.
 const CHUNK: usize = 16;
 
 /// Lanes of the search for a largest logit, joined by halves.
 const WIDE: usize = 2 * LANES;
 
-/// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is given,
-/// into the ranges' sums.
+/// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is
+/// given, into the ranges' sums.
 pub(in crate::cpu) struct Fold<'a, 'f> {
     pub(in crate::cpu) logits: &'a [f32],
     pub(in crate::cpu) first: usize,
@@ -67,8 +67,8 @@ fn fold(logits: &[f32], first: usize, k: usize, inverse: Option<f32>, found: &mu
     found.set_count(count);
 }
 
-/// Puts a logit behind its equals and betters among the `count` entries of a list, which loses its last if it is full.
-/// Returns how many there are then. The logit is one that belongs into the list.
+/// Inserts a logit after its equals and betters among the `count` entries of a list, which loses its last if it is
+/// full. Returns how many there are then. The logit is one that belongs into the list.
 #[inline(always)]
 pub(in crate::cpu) fn insert(
     ids: &mut [f32],
@@ -106,7 +106,7 @@ fn largest(logits: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// Sum of the logits' weights beside `largest`.
+/// Sum of the logits' weights relative to `largest`.
 #[inline(always)]
 fn sum(logits: &[f32], largest: f32, inverse: f32) -> f32 {
     let mut lanes = [0.0; LANES];

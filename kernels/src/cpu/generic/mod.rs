@@ -1,7 +1,7 @@
 //! The portable tier: plain Rust over lanes of 16, which compilers turn into the vectors of any processor.
 //!
-//! Numeric class of a linear over dense weights: f32 activations, products and sums rounded apart. Over weights of codes it is that of
-//! every tier: see [`super::codes`]. Lanes are fixed by the index of an element alone.
+//! Numeric class of a linear over dense weights: f32 activations, products and sums rounded apart. Over weights of
+//! codes it is that of every tier: see [`super::codes`]. Lanes are fixed by the index of an element alone.
 
 mod candidates;
 mod linear;

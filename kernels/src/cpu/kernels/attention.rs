@@ -25,8 +25,8 @@ impl Kernels {
     }
 
     /// The first half of attention that is shared by partitions of the logical sequence: what
-    /// [`Kernels::attention_join`] makes the result of. Writes the rows of the given items ([`Attention::items`]) in `out`, of
-    /// [`Attention::partial_rows`] rows and [`Attention::partial_columns`] columns.
+    /// [`Kernels::attention_join`] makes the result of. Writes the rows of the given items ([`Attention::items`]) in
+    /// `out`, of [`Attention::partial_rows`] rows and [`Attention::partial_columns`] columns.
     ///
     /// # Panics
     /// As [`Kernels::attention`].

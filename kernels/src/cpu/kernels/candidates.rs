@@ -13,7 +13,8 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Ranges whose weights are made together when a row is merged.
+/// Ranges whose weights are made together when a row is merged, so that the loop over them vectorises. Any number
+/// works: the sum is in order of ranges.
 const TOGETHER: usize = 64;
 
 /// Scratch for [`Kernels::head_candidates`] of `width` rows, bytes: the logits of one range.
@@ -36,12 +37,12 @@ impl Kernels {
         }
     }
 
-    /// As [`Kernels::candidates`] of the logits that [`Kernels::linear`] would store, to the last bit; but they are made range
-    /// by range in `scratch` and forgotten.
+    /// As [`Kernels::candidates`] of the logits that [`Kernels::linear`] would store, to the last bit; but they are
+    /// made range by range in `scratch` and forgotten.
     ///
     /// # Panics
-    /// As [`Kernels::candidates`] and [`Kernels::linear`]; if `scratch` is smaller than [`head_scratch_bytes`] or not aligned
-    /// to 64.
+    /// As [`Kernels::candidates`] and [`Kernels::linear`]; if `scratch` is smaller than [`head_scratch_bytes`] or not
+    /// aligned to 64.
     pub fn head_candidates(
         self,
         weights: &PackedLinear,
@@ -84,8 +85,8 @@ impl Kernels {
         self.call(generic::Fold { logits, first, k: choice.k, inverse: choice.inverse(), found });
     }
 
-    /// Merges what all threads found into the given rows of candidates, `[R, 2 most + 1]`. Together the parts have every range
-    /// of the vocabulary once, in order. Equal bits in every tier and for every number of parts.
+    /// Merges what all threads found into the given rows of candidates, `[R, 2 most + 1]`. Together the parts have
+    /// every range of the vocabulary once, in order. Equal bits in every tier and for every number of parts.
     ///
     /// # Panics
     /// If shapes disagree.
@@ -112,7 +113,7 @@ impl Kernels {
             let mut count = 0;
             for FoundLists { ids: found, logits: values, .. } in layout.found(parts, r) {
                 for (&id, &logit) in found.iter().zip(values) {
-                    // Lists are sorted, so nothing behind the first that comes too late belongs here.
+                    // Lists are sorted, so nothing after the first that comes too late belongs here.
                     if count == choice.k && logit <= logits[choice.k - 1] {
                         break;
                     }

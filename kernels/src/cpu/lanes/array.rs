@@ -44,6 +44,7 @@ impl LaneOps for Portable {
 }
 
 impl Lanes for Portable {
+    // A vector takes four of the sixteen registers of SSE2.
     const SUMS: usize = 4;
     const UNITS: usize = 4;
 

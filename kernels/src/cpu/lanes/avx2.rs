@@ -21,7 +21,8 @@ impl LaneOps for Eight {
         fn fused_minus(self, a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
         fn max(self, a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         fn min(self, a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
-        fn zero_below(self, x: __m256, limit: __m256, value: __m256) -> __m256 = _mm256_andnot_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(x, limit), value);
+        fn zero_below(self, x: __m256, limit: __m256, value: __m256) -> __m256 =
+            _mm256_andnot_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(x, limit), value);
         fn power_of_two(self, n: __m256) -> __m256 = _mm256_castsi256_ps(_mm256_add_epi32(
             _mm256_slli_epi32::<23>(_mm256_castps_si256(n)),
             _mm256_set1_epi32(127 << 23),
@@ -66,6 +67,8 @@ impl LaneOps for Avx2 {
 }
 
 impl Lanes for Avx2 {
+    // A sum takes two of sixteen registers. Six units have twelve, and three are left for a pair of operands and a
+    // factor.
     const SUMS: usize = 5;
     const UNITS: usize = 6;
 

@@ -27,6 +27,7 @@ impl LaneOps for Avx512 {
 }
 
 impl Lanes for Avx512 {
+    // Of 32 registers, eight are left for operands. Six units take 24 sums, four each.
     const SUMS: usize = 24;
     const UNITS: usize = 6;
 

@@ -1,16 +1,20 @@
 //! The exponential and what is made of it, as one sequence of operations.
+//!
+//! Polynomial and parts of ln 2 are those of `expf` in S. Moshier's Cephes library
+//! (<https://www.netlib.org/cephes/>, single precision).
 
 use super::LaneOps;
 use crate::Nonlinearity;
 use std::f32::consts::LOG2_E;
 
-/// Adding it rounds to the nearest integer, which is left in the low bits of the sum.
+/// `1.5 * 2^23`. Adding it rounds to the nearest integer, which is left in the low bits of the sum: there the last
+/// place of an f32 is 1, for negative integers as well.
 const ROUND: f32 = 12_582_912.0;
 
-/// Below it, the exponential is 0: no result and no factor is subnormal.
+/// Below it, the exponential is 0: no result and no factor is subnormal, since the least normal f32 is `e^-87.34`.
 const LOWEST: f32 = -87.0;
 
-/// From here on the exponential is infinite, as its power of two is.
+/// From here on the exponential is infinite: the power of two is `2^128`, which an f32 does not hold.
 const HIGHEST: f32 = 88.5;
 
 /// `e^x` within 2 units in the last place: 0 below -87, infinite above 88.376, NaN for NaN.

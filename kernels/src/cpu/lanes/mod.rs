@@ -1,8 +1,10 @@
-//! Sixteen lanes of f32 with the same arithmetic on every tier: an op written once over them gives the same bits on each.
+//! Sixteen lanes of f32 with the same arithmetic on every tier: an op written once over them gives the same bits on
+//! each.
 //!
 //! A tier's proof token implements [`Lanes`]: [`Portable`] by arrays, [`Avx2`](super::isa::Avx2) by two registers,
-//! [`Avx512`](super::isa::Avx512) by one. Every operation is exact or rounds once, as IEEE 754 says; [`LaneOps::fused`] never
-//! rounds its product. Sums over lanes go by halves. What is not exact in one operation, [`exp`], is a fixed sequence of them.
+//! [`Avx512`](super::isa::Avx512) by one. Every operation is exact or rounds once, as IEEE 754 says; [`LaneOps::fused`]
+//! never rounds its product. Sums over lanes go by halves. What is not exact in one operation, [`exp`], is a fixed
+//! sequence of them.
 
 mod array;
 #[cfg(target_arch = "x86_64")]
@@ -23,7 +25,8 @@ pub(super) use avx512::first_of_sixteen;
 pub(super) use exp::{exp, nonlinear, softcap};
 pub(super) use single::Single;
 
-/// Lanes of a vector.
+/// Lanes of a vector: those of an AVX-512 register. Narrower tiers have several registers for one, so that lanes, and
+/// with them the order of sums, are the same on every tier.
 pub(super) const LANES: usize = 16;
 
 /// Operations lane by lane, over a vector of any length.
@@ -46,14 +49,14 @@ pub(super) trait LaneOps: Copy {
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     /// Zero where `x < limit`, else `value`: `value` also where `x` is NaN.
     fn zero_below(self, x: Self::V, limit: Self::V, value: Self::V) -> Self::V;
-    /// `2^n` of an integer `n` in -127..=128 that is given as the sum `n + 1.5 * 2^23`: 0 for -127, infinity for 128. Of other
-    /// numbers, any bits.
+    /// `2^n` of an integer `n` in -127..=128 that is given as the sum `n + 1.5 * 2^23`: 0 for -127, infinity for 128.
+    /// Of other numbers, any bits.
     fn power_of_two(self, n: Self::V) -> Self::V;
 }
 
 /// Sixteen lanes: memory, reductions, and how many of them the processor's registers hold.
 pub(super) trait Lanes: LaneOps {
-    /// Sums that fit the registers beside what is added to them.
+    /// Sums that fit the registers together with their operands.
     const SUMS: usize;
     /// Most units of attention that are worked on together, at most [`super::attention::MOST_UNITS`].
     const UNITS: usize;
@@ -86,7 +89,8 @@ pub(super) trait Lanes: LaneOps {
     fn largest(self, lanes: Self::V) -> f32;
     /// The first lane.
     fn first(self, lanes: Self::V) -> f32;
-    /// Asks for the line of an address, which may be anywhere, for the second cache: the first is full of what is worked on.
+    /// Asks for the line of an address, which may be anywhere, for the second cache: the first is full of what is
+    /// worked on.
     fn prefetch(self, at: *const u8);
 
     /// Does the work in code that is compiled for the tier's instructions.

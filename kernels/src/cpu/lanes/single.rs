@@ -35,8 +35,8 @@ impl LaneOps for Single {
 
 /// `a * b + c`, rounded once, without the instruction and without branches.
 ///
-/// The product is exact in f64. The sum is rounded to odd there, which makes the second rounding, to f32, that of the exact sum
-/// (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008, theorem 1).
+/// The product is exact in f64. The sum is rounded to odd there, which makes the second rounding, to f32, that of the
+/// exact sum (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008, theorem 1).
 #[inline(always)]
 pub(super) fn fused(a: f32, b: f32, c: f32) -> f32 {
     let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
@@ -45,8 +45,8 @@ pub(super) fn fused(a: f32, b: f32, c: f32) -> f32 {
     let of_c = sum - product;
     let error = (product - (sum - of_c)) + (c - of_c);
     let bits = sum.to_bits();
-    // An even sum with an error lies beside the odd one that has to be taken: one unit further from zero if sum and error
-    // have one sign, else one nearer.
+    // An even sum with an error is adjacent to the odd one that has to be taken: one unit further from zero if sum and
+    // error have one sign, else one nearer.
     let is_inexact = u64::from(error.abs() > 0.0);
     let step = 1_u64.wrapping_sub((bits ^ error.to_bits()) >> 63 << 1);
     f64::from_bits(bits.wrapping_add(step & (is_inexact & !bits & 1).wrapping_neg())) as f32

@@ -92,7 +92,7 @@ fn fused_products_round_once_without_the_instruction() {
     let mut noise = Noise::new(2);
     for _ in 0..2_000_000 {
         let (a, b) = (any(&mut noise), any(&mut noise));
-        // Near the product, and half a unit beside it, where two roundings differ from one.
+        // Near the product, and half a unit away from it, where two roundings differ from one.
         let c = match noise.below(3) {
             0 => any(&mut noise),
             1 => -(a * b) * (1.0 + noise.value() * 1e-6),

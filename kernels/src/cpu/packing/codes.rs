@@ -9,8 +9,9 @@
 //! | | perhaps minima, bytes `[group/2][n][group%2]` |
 //! | | f16 `d[n]`, perhaps f16 `dmin[n]` |
 //!
-//! Minima of groups of 16 are the high nibbles of the bytes of scales. A *part* is the codes of 32 inputs, in lines of 64 bytes. A byte of
-//! a line belongs to output `n` and to the inputs `4 q + i` of some of the eight *quads* `q`: it is byte `4 n + i`.
+//! Minima of groups of 16 are the high nibbles of the bytes of scales. A *part* is the codes of 32 inputs, in lines of
+//! 64 bytes. A byte of a line belongs to output `n` and to the inputs `4 q + i` of some of the eight *quads* `q`: it is
+//! byte `4 n + i`.
 //!
 //! | bits | lines of a part | what line `j` holds |
 //! |---|---|---|
@@ -98,7 +99,8 @@ pub(super) fn describe(coding: Coding) -> String {
     format!("{planes}{values}, {scales}")
 }
 
-/// Writes a packed block from the blocks of a tile's outputs. Inlined where the coding is a constant, so that no byte asks for it.
+/// Writes a packed block from the blocks of a tile's outputs. Inlined where the coding is a constant, so that no byte
+/// asks for it.
 #[inline(always)]
 pub(super) fn write(coding: Coding, outputs: &[Block; TILE], to: &mut [u8]) {
     let layout = CodeLayout::of(coding);

@@ -17,7 +17,10 @@ fn dequantised(matrix: &Matrix<'_>, n: usize) -> Vec<f32> {
 
 proptest! {
     #[test]
-    fn stacked_rows_read_back(f in 0..WeightFormat::ALL.len(), rows in prop::collection::vec(1usize..40, 1..4), blocks in 1usize..4, seed: u64) {
+    fn stacked_rows_read_back(
+        f in 0..WeightFormat::ALL.len(), rows in prop::collection::vec(1usize..40, 1..4), blocks in 1usize..4,
+        seed: u64,
+    ) {
         let format = WeightFormat::ALL[f];
         let columns = if format.block_len() == 1 { blocks * 23 } else { blocks * format.block_len() };
         let mut noise = Noise::new(seed);

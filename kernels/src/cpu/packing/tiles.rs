@@ -240,7 +240,7 @@ fn dense<const BYTES: usize>(
     }
 }
 
-/// Bytes of the largest block of a file.
+/// Bytes of the largest block of a file: Q6_K's, of 256 codes of 6 bits, 16 scales and a unit.
 const MOST_BYTES: usize = 210;
 
 /// A tile of codes.

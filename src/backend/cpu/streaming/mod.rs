@@ -1,13 +1,14 @@
-//! Streamed weights: threads that read the matrices of forward after forward into the staging buffer, ahead of the workers that multiply by
-//! them.
+//! Streamed weights: threads that read the matrices of forward after forward into the staging buffer, ahead of the
+//! workers that multiply by them.
 //!
-//! The matrices have one order, that of use, and their sequence never ends: behind the last comes the first, for the next forward. Readers
-//! take its chunks in order. Two counts tell how far both sides are: of every matrix, for how many forwards it has been *delivered*, and how
-//! many matrices of the sequence are *released*, which only grows. Laws:
+//! The matrices have one order, that of use, and their sequence never ends: after the last comes the first, for the
+//! next forward. Readers take its chunks in order. Two counts tell how far both sides are: of every matrix, for how
+//! many forwards it has been *delivered*, and how many matrices of the sequence are *released*, which only grows. Laws:
 //! - A reader writes a matrix's place only when all that it overwrites is released.
-//! - Workers read a matrix only between its delivery and its release. A forward releases every matrix in order; those that it leaves out
-//!   before it waits for the next one, which may need their places.
-//! - Forwards of one model take turns; a forward of which nothing is streamed takes none, and reading goes on beside it until the buffer is full.
+//! - Workers read a matrix only between its delivery and its release. A forward releases every matrix in order; those
+//!   that it leaves out before it waits for the next one, which may need their places.
+//! - Forwards of one model take turns; a forward of which nothing is streamed takes none, and reading goes on meanwhile
+//!   until the buffer is full.
 //! - All workers agree whether a matrix came: its count becomes [`FAILED`] once and stays so.
 //!
 //! Nothing here allocates or takes a lock once reading has begun.
@@ -30,13 +31,13 @@ use crate::ir::{PAGE, PackedFile, Staging};
 use super::{BackendError, barrier::relax};
 use readers::{Chunk, chunks};
 
-/// Threads that read: as many requests are under way.
+/// Threads that read. Each has one request under way, and a disk needs several at a time to reach its bandwidth.
 const READERS: usize = 4;
 
-/// Turns of the spin loop before a worker that waits for a matrix sleeps.
+/// Turns of the spin loop before a worker that waits for a matrix sleeps, and leaves its processor to the readers.
 const SPINS_BEFORE_SLEEP: u32 = 2_000;
 
-/// How long it sleeps: little beside a matrix's reading.
+/// How long it sleeps: little compared with a matrix's reading.
 const NAP: Duration = Duration::from_micros(30);
 
 /// The count of a matrix that did not come.
@@ -49,7 +50,7 @@ pub(super) struct UnitId(pub(super) usize);
 /// A matrix and its bytes of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// First byte behind the begin of the file's weights, which is a page's.
+    /// First byte, from the begin of the file's weights, which is a page's.
     pub(super) start: u64,
     /// Its bytes.
     pub(super) bytes: usize,
@@ -187,7 +188,7 @@ impl Streamer {
         }
     }
 
-    /// Waits for a matrix in the forward behind so many; says whether it came.
+    /// Waits for a matrix in the forward after so many; says whether it came.
     fn wait(&self, forwards: u64, unit: UnitId) -> bool {
         let delivered = &self.shared.delivered[unit.0];
         let mut turns = 0;
@@ -208,8 +209,8 @@ impl Streamer {
         }
     }
 
-    /// Releases all matrices of the forward behind `forwards` others that are before number `end` and are not released, each once it was
-    /// delivered: a place that is still being written cannot be another's.
+    /// Releases all matrices of the forward after `forwards` others that are before number `end` and are not released,
+    /// each once it was delivered: a place that is still being written cannot be another's.
     fn release_until(&self, forwards: u64, end: u64) {
         let first = forwards * self.count();
         while self.released() < first + end {
@@ -247,8 +248,8 @@ impl Forward<'_> {
         self.streamer.wait(self.forwards, unit)
     }
 
-    /// Releases the matrices before this one that the forward leaves out: it may be read into their places. One worker calls it before it
-    /// waits.
+    /// Releases the matrices before this one that the forward leaves out: it may be read into their places. One worker
+    /// calls it before it waits.
     pub(super) fn skip_to(&self, unit: UnitId) {
         self.streamer.release_until(self.forwards, unit.0 as u64);
     }
@@ -261,6 +262,7 @@ impl Forward<'_> {
 
 impl Drop for Forward<'_> {
     fn drop(&mut self) {
+        // After a panic other workers may still read: the next forward releases what this one leaves.
         if !thread::panicking() {
             self.streamer.release_until(self.forwards, self.streamer.count());
         }

@@ -13,7 +13,8 @@ use crate::ir::{PAGE, Staging};
 
 use super::{BackendError, FAILED, Shared, Unit, UnitId};
 
-/// Bytes of one read.
+/// Bytes of one read: many pages, so that a request's own time is small, and a part of a matrix, so that all readers
+/// work on the one that is needed next.
 const CHUNK: u64 = 1 << 20;
 
 /// A part of a matrix that one read brings.
@@ -84,7 +85,7 @@ fn wait_for_releases(shared: &Shared, reader: usize, needs: u64) -> bool {
     let goes_on = || !shared.stop.load(Ordering::SeqCst) && !shared.has_failed.load(Ordering::Acquire);
     while shared.released.load(Ordering::SeqCst) < needs && goes_on() {
         waiting.store(needs, Ordering::SeqCst);
-        // Whoever releases reads what this reader needs behind the release, so one of both sees the other.
+        // Whoever releases reads what this reader needs after the release, so one of both sees the other.
         if shared.released.load(Ordering::SeqCst) < needs && goes_on() {
             thread::park();
         }
@@ -97,8 +98,8 @@ fn wait_for_releases(shared: &Shared, reader: usize, needs: u64) -> bool {
 fn fetch(shared: &Shared, chunk: &Chunk) -> io::Result<()> {
     let Chunk { unit: _, file: pages, needed, at } = chunk;
     let bytes = (pages.end - pages.start) as usize;
-    // SAFETY: chunks lie apart, and what this one overwrites is released: no worker reads it, and no other reader writes there, as the
-    // matrices that were there were delivered before they were released.
+    // SAFETY: chunks lie apart, and what this one overwrites is released: no worker reads it, and no other reader
+    // writes there, as the matrices that were there were delivered before they were released.
     let place = unsafe { shared.memory.part(*at..at + bytes) };
     let offset = shared.file.start;
     let needed = (needed.end - pages.start) as usize;

@@ -1,4 +1,5 @@
-//! Streams over a file of known bytes: what is delivered is the matrix, whatever forwards leave out and however often they run.
+//! Streams over a file of known bytes: what is delivered is the matrix, whatever forwards leave out and however often
+//! they run.
 
 use std::{fs, panic::AssertUnwindSafe, path::PathBuf};
 

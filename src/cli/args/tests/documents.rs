@@ -75,7 +75,7 @@ fn commands_of_shell_blocks_are_accepted() {
     assert!(seen > 30, "{seen} commands were found");
 }
 
-/// Those of running text may leave out what is needed beside.
+/// Those of running text may leave out what is needed with it.
 #[test]
 fn commands_and_options_of_running_text_exist() {
     let mut options = BTreeSet::from(["help".to_owned(), "version".to_owned()]);

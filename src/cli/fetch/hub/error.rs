@@ -12,8 +12,9 @@ pub(crate) enum HubError {
     Name { typed: String, why: &'static str },
     /// The user's, or the repository is not for everybody.
     #[error(
-        "the hub at {endpoint} shows no model repository {repository} (HTTP {status}); check the name; if it is private or its \
-         terms must be accepted first, accept them there and give a token, by HF_TOKEN or `hf auth login`"
+        "the hub at {endpoint} shows no model repository {repository} (HTTP {status}); check the name; if it is \
+         private or its terms must be accepted first, accept them there and give a token, by HF_TOKEN or `hf auth \
+         login`"
     )]
     NoRepository { endpoint: String, repository: String, status: u16 },
     /// The user's.
@@ -21,8 +22,8 @@ pub(crate) enum HubError {
     NoFile { repository: String, file: String, there_are: String },
     /// The user's.
     #[error(
-        "{repository} has no model that can be run: expected config.json, tokenizer.json and model.safetensors (or the shards \
-         of model.safetensors.index.json), or a .gguf file or all parts of one; found {found}"
+        "{repository} has no model that can be run: expected config.json, tokenizer.json and model.safetensors (or \
+         the shards of model.safetensors.index.json), or a .gguf file or all parts of one; found {found}"
     )]
     NoModel { repository: String, found: String },
     /// The user's.
@@ -30,14 +31,14 @@ pub(crate) enum HubError {
     Several { repository: String, names: String },
     /// The user's wish.
     #[error(
-        "{name} is not whole in the cache {cache}, and HF_HUB_OFFLINE forbids to ask for it; fetch it once without that variable, \
-         or give a model file with -m PATH.gguf"
+        "{name} is not whole in the cache {cache}, and HF_HUB_OFFLINE forbids to ask for it; fetch it once without \
+         that variable, or give a model file with -m PATH.gguf"
     )]
     Offline { name: String, cache: PathBuf },
     /// The network's, or the hub has no time.
     #[error(
-        "the hub at {endpoint} cannot be reached: {why}; check the network, and HF_ENDPOINT if it is set, and try again: what \
-         was downloaded is kept; or give a model file with -m PATH.gguf"
+        "the hub at {endpoint} cannot be reached: {why}; check the network, and HF_ENDPOINT if it is set, and try \
+         again: what was downloaded is kept; or give a model file with -m PATH.gguf"
     )]
     Network { endpoint: String, why: String },
     /// Whatever is there.
@@ -56,7 +57,8 @@ pub(crate) enum HubError {
     #[error("another program is downloading the same: it holds {path}; try again when it is done")]
     Busy { path: PathBuf },
     #[error(
-        "there is no folder for models of the hub: HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME and HOME name none; set HF_HOME"
+        "there is no folder for models of the hub: HF_HOME, HF_HUB_CACHE, XDG_CACHE_HOME and HOME name none; set \
+         HF_HOME"
     )]
     NoFolder,
     #[error("{variable} is not text: expected UTF-8; set it again")]

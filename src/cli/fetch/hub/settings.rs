@@ -1,4 +1,5 @@
-//! Settings of Hugging Face's programs from the environment: `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`.
+//! Settings of Hugging Face's programs from the environment: `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`,
+//! `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`.
 
 use std::{ffi::OsString, fmt, fs, path::PathBuf};
 

@@ -42,7 +42,7 @@ pub(super) fn changes(a: &[SubPlan], b: &[SubPlan]) -> Vec<DrafterDiff> {
     diffs
 }
 
-/// What differs beside the figures of a [`PricedShape`].
+/// What differs apart from the figures of a [`PricedShape`].
 fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
     let SubPlan {
         name: _,
@@ -87,10 +87,10 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
             let GuardLimits { may_lose, resume } = guard;
             format!("{may_lose:.1}, {resume:.2} to resume")
         }),
-        Change::of("behind longer contexts", longer_contexts, &b.longer_contexts, |ranges| {
+        Change::of("at longer contexts", longer_contexts, &b.longer_contexts, |ranges| {
             list(ranges.iter().map(describe_range))
         }),
-        Change::of("steps behind acceptance", steps, &b.acceptance.steps, u64::to_string),
+        Change::of("steps recorded", steps, &b.acceptance.steps, u64::to_string),
         Change::of("accepted to depth 1, 2, ...", by_depth, &b.acceptance.by_depth, shares),
         Change::of("accepted candidate 1, 2, ...", by_rank, &b.acceptance.by_rank, shares),
     ];

@@ -45,7 +45,7 @@ fn drafter_sections(place: &str, drafters: &[DrafterDiff]) -> Result<Vec<String>
         sections.push(predictions(place, drafters)?);
     }
     for DrafterDiff { name, changes: others, .. } in drafters {
-        sections.push(changes(&format!("{place}{name}, beside its shape"), others)?);
+        sections.push(changes(&format!("{place}{name}, apart from its shape"), others)?);
     }
     Ok(sections)
 }

@@ -1,4 +1,4 @@
-//! What a plan holds beside its reasons: where the time of the chosen step goes, the shapes priced, depth predictors, tunings, and what the
+//! What a plan holds in addition to its reasons: where the time of the chosen step goes, the shapes priced, depth predictors, tunings, and what the
 //! plan was made for and by.
 use std::fmt::{self, Write};
 
@@ -110,7 +110,7 @@ fn write_longer_contexts(out: &mut String, chosen: &SubPlan) -> fmt::Result {
     }
     writeln!(
         out,
-        "\nbehind longer contexts (predicted, if drafts are accepted as often as behind the recorded ones)"
+        "\nat longer contexts (predicted, if drafts are accepted as often as at the recorded ones)"
     )?;
     let titles =
         ["from", "priced at", "Dd", "Wv", "tokens/step", "plain us", "us/token", "on other prompts", ""];

@@ -45,7 +45,7 @@ const PRICED: [&str; 8] = ["drafter", "Dd", "Wd", "Wv", "tokens/step", "step us"
 const SHAPE_END: usize = 4;
 
 impl Table {
-    /// A table of priced shapes, with cells before and behind theirs.
+    /// A table of priced shapes, with cells before and after theirs.
     fn priced<'p>(
         before: &[&'static str],
         behind: &[&'static str],

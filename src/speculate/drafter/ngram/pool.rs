@@ -1,7 +1,7 @@
 //! The candidate pool: sequences that the verifier goes on with in the forward that verifies the guesses.
 //!
 //! SPECTRA (ACL 2025, section on predicting candidate tokens): each sequence of N - 1 tokens follows the same prefix as the
-//! guesses, so here it is a branch of the token tree, pinned; what the verifier offers behind its last token makes an n-gram,
+//! guesses, so here it is a branch of the token tree, pinned; what the verifier offers after its last token makes an n-gram,
 //! and the sequence moves on by one. Sequences that would become equal part, or they would stay so.
 
 use ygg_profiler::Random;

@@ -1,7 +1,7 @@
 //! Dictionaries as bytes that a later process goes on from: a [sealed file](Seal), bound to the model.
 //!
 //! The payload: length and bytes of the model's digest, order, parts held (0 or 1), then of the forward and of the backward dictionary the
-//! number of n-grams, and of each its tokens behind their number; all numbers u32 little-endian.
+//! number of n-grams, and of each its tokens after their number; all numbers u32 little-endian.
 use super::Ngram;
 use crate::{
     plan::MOST_ORDER,
@@ -61,10 +61,7 @@ impl Ngram {
         };
         let (forward, backward) = (grams(&mut reader)?, grams(&mut reader)?);
         if !reader.0.is_empty() {
-            return Err(refused(
-                "nothing behind the n-grams".to_owned(),
-                format!("{} bytes", reader.0.len()),
-            ));
+            return Err(refused("nothing after the n-grams".to_owned(), format!("{} bytes", reader.0.len())));
         }
         forward.iter().for_each(|gram| self.dictionaries.forward.record(gram));
         backward.iter().for_each(|gram| self.dictionaries.backward.record(gram));

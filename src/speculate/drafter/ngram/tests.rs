@@ -40,7 +40,7 @@ fn paths(settings: NgramSettings, history: &[u32], shape: &StepShape) -> Vec<Vec
 
 #[test]
 fn the_backward_guess_goes_on_by_the_longest_suffix_and_the_forward_ones_fill_up() {
-    // Behind `3` came 4 and then 9; behind `2 3` came 4 alone.
+    // After `3` came 4 and then 9; after `2 3` came 4 alone.
     let history = [1, 2, 3, 4, 5, 6, 3, 9, 8, 1, 2, 3];
     let wide = shape(4, 4, 16);
     assert_eq!(paths(SETTINGS, &history, &wide), [vec![4, 5, 6, 3], vec![9, 8, 1]]);

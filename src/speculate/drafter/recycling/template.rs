@@ -9,7 +9,7 @@ pub(super) const MOST_RANKS: usize = 8;
 const MOST_NODES: u32 = 80;
 /// Depth of the whole template.
 const MOST_DEPTH: u32 = 6;
-/// What a successor of each rank is worth beside its parent: the best is as good as all others together, and each of those
+/// What a successor of each rank is worth relative to its parent: the best is as good as all others together, and each of those
 /// two thirds of the one before it, about.
 const WORTH: [f32; MOST_RANKS] = [0.5, 0.17, 0.11, 0.07, 0.05, 0.04, 0.03, 0.02];
 

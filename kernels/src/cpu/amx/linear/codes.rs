@@ -60,7 +60,8 @@ impl<T: Tiles> Visitor for Tiled<'_, T> {
     type Output = ();
 
     fn visit<K: Kind>(self) {
-        // SAFETY: only code of this tier makes one, and whoever runs it holds a proof of VNNI too; operands are as promised.
+        // SAFETY: only code of this tier makes one, and whoever runs it holds a proof of VNNI too; operands are as
+        // promised.
         unsafe { products::<T, K>(self) }
     }
 }

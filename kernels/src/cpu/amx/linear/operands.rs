@@ -12,7 +12,8 @@
 
 use crate::cpu::amx::tiles::{ROW_BYTES, ROWS, Shape, TILE_BYTES, Tiles};
 
-/// Groups of rows in a chunk, at most, and results held at a time.
+/// Groups of rows in a chunk, at most, and results held at a time: half of the eight tile registers, so that the other
+/// half holds operands.
 pub(super) const GROUPS: usize = 4;
 
 /// Shape of each tile register for a chunk of `groups` groups, the last of `last` rows.

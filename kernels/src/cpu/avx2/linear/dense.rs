@@ -35,8 +35,8 @@ macro_rules! formats {
 
 formats!(BF16 F16 F32);
 
-/// Writes `sums[r][n]` for `R` rows of a group of `operands.rows`: of each block two chains, of its even and of its odd columns, whose sum
-/// is added to the row's total.
+/// Writes `sums[r][n]` for `R` rows of a group of `operands.rows`: of each block two chains, of its even and of its odd
+/// columns, whose sum is added to the row's total.
 ///
 /// # Safety
 /// `operands` names a tile of `F::FORMAT`, and in `x` the first of `R` rows of a group in the layout of f32.
