@@ -11,6 +11,8 @@ use std::{
 
 use self::rust_text::{children_of, code_of, named_crates, tokens};
 
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/each_rule_can_fail.rs"]
 mod each_rule_can_fail;
 #[path = "architecture/rust_text.rs"]
@@ -351,6 +353,13 @@ fn every_file_keeps_the_rules() {
     assert!(sources.len() > 20, "the sources were not found");
     let wrong: Vec<String> = sources.iter().flat_map(complaints).collect();
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn no_room_has_a_circle_of_modules() {
+    let sources = sources();
+    let found: Vec<String> = ROOMS.iter().flat_map(|(room, _)| circles::circles(room, &sources)).collect();
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
 #[test]

@@ -133,6 +133,60 @@ pub(crate) fn children_of<'a>(root: &'static str, tokens: &[&'a str]) -> impl It
     children.into_iter()
 }
 
+/// The names right below a path such as `crate::plan`, in every group that leads to it: `a` and `b` of
+/// `crate::{ir, plan::{a::x, b}}`.
+pub(crate) fn names_below(path: &[&str], tokens: &[&str]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let starts = tokens[at] == path[0] && (at == 0 || tokens[at - 1] != "::");
+        at += 1;
+        if starts {
+            let mut prefix = vec![path[0]];
+            at = branches(&mut prefix, path, &tokens[at..], &mut names) + at;
+        }
+    }
+    names
+}
+
+/// Follows a path, or the tree of a `use`, on from `prefix`; returns how many tokens it has.
+fn branches<'a>(
+    prefix: &mut Vec<&'a str>,
+    path: &[&str],
+    tokens: &[&'a str],
+    names: &mut Vec<String>,
+) -> usize {
+    match tokens {
+        ["::", "{", group @ ..] => {
+            let mut at = 0;
+            while at < group.len() && group[at] != "}" {
+                if group[at] == "," {
+                    at += 1;
+                    continue;
+                }
+                let depth = prefix.len();
+                if prefix[..] == *path {
+                    names.push(group[at].to_owned());
+                }
+                prefix.push(group[at]);
+                at += 1 + branches(prefix, path, &group[at + 1..], names);
+                prefix.truncate(depth);
+            }
+            at + 3
+        }
+        ["::", name, rest @ ..] => {
+            if prefix[..] == *path {
+                names.push((*name).to_owned());
+            }
+            prefix.push(name);
+            2 + branches(prefix, path, rest, names)
+        }
+        // Not the new name.
+        ["as", _, ..] => 2,
+        _ => 0,
+    }
+}
+
 /// Words that stand where a crate's name would: first in a path, or alone in a `use`.
 pub(crate) fn named_crates<'a>(tokens: &[&'a str]) -> BTreeSet<&'a str> {
     let back = |at: usize, by: usize| at.checked_sub(by).map_or("", |before| tokens[before]);
