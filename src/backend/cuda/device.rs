@@ -102,7 +102,8 @@ impl Device {
         let driver = driver()?;
         let context = check("open the device", CudaContext::new(0))?;
         // One arena, one stream: we order the work ourselves, and events of others cannot be waited for inside a
-        // capture. SAFETY: nothing has been allocated through the context yet.
+        // capture.
+        // SAFETY: nothing has been allocated through the context yet.
         unsafe { context.disable_event_tracking() };
         let name = check("name the device", context.name())?;
         let (major, minor) = check("ask for the architecture", context.compute_capability())?;
