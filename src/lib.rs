@@ -40,8 +40,9 @@
 //!
 //! # Which rooms to use
 //!
-//! To embed a model, use [`engine`], and [`plan::read`] for a plan file. [`measure::autoplan`], of the feature
-//! `planner`, makes a plan on the present machine; the library never plans by itself. The other rooms are public for
+//! To embed a model, use [`engine`], and [`plan::read`] for a plan file. [`measure::profile`] and
+//! [`planner::plan_first`], of the feature `planner`, make a plan on the present machine; the library never plans by
+//! itself. The other rooms are public for
 //! the `yggc` program, for tests, and for authors of drafters and backends; before 1.0 they change without notice.
 //!
 //! # Features

@@ -37,7 +37,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "engine",
         &["model", "backend", "runtime", "tree", "plan", "policy", "speculate", "sample", "text", "grammar"],
     ),
-    ("planner", &["tree", "plan", "policy"]),
+    ("planner", &["tree", "plan", "policy", "speculate", "engine"]),
     ("measure", &["storage", "engine", "runtime", "tree", "speculate", "plan", "policy", "planner"]),
     ("verify", &["ir", "model", "backend", "runtime", "engine", "plan", "sample", "measure"]),
     // These see the library from outside, as `yggc::`: two belong to the program, the others are packages of their own.

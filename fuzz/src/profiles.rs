@@ -2,12 +2,9 @@
 
 use ygg_profiler::{Profile, UnixTime};
 use yggc::{
-    measure::{
-        plan_from_profile,
-        profile_file::{self, PROFILE_FORMAT},
-    },
+    measure::profile_file::{self, PROFILE_FORMAT},
     plan,
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
 };
 
 use super::sealed::Seal;

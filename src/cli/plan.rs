@@ -4,10 +4,10 @@ use std::path::Path;
 
 use ygg_profiler::{Profile, UnixTime};
 use yggc::{
-    measure::{Progress, plan_from_profile_watched, plan_within_memory, profile_file},
+    measure::{Progress, profile_file},
     model::Model,
     plan::{self, DEFAULT_CONTEXT, PLAN_FORMAT},
-    planner::{MemoryBudget, report},
+    planner::{MemoryBudget, plan_from_profile_watched, plan_within_memory, report},
 };
 
 use crate::cli::{
@@ -95,7 +95,8 @@ fn search_plan(args: &PlanSearchArgs, cache: &CachePlace) -> Result<(), Failure>
         }
     }
     let bar = progress::parts();
-    let advance = &mut |step: Progress| progress::advance(&bar, "searching", step);
+    let advance =
+        &mut |done, total| progress::advance(&bar, "searching", Progress { what: "drafters", done, total });
     let (made_at, fix) = (UnixTime::now(), args.fix.clone().unwrap_or_default());
     let made = match args.memory {
         None => plan_from_profile_watched(&profile, &fix, made_at, advance),

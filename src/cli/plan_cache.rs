@@ -258,7 +258,7 @@ mod tests {
         profile.traces.clear();
         profile.live_traces.clear();
         profile.fingerprints = here();
-        yggc::measure::plan_from_profile(&profile, &yggc::planner::Fix::default(), profile.measured_at)
+        yggc::planner::plan_from_profile(&profile, &yggc::planner::Fix::default(), profile.measured_at)
             .unwrap()
     }
 

@@ -6,13 +6,15 @@ use std::{
 };
 
 use indicatif::ProgressBar;
+use ygg_profiler::UnixTime;
 use yggc::{
     engine::{
         DraftModel, DrafterChoice, Engine, Error, LoadOptions, Loaded, Options, PlanSource, weight_splits,
     },
-    measure::{self, AutoplanOptions, Divided, FirstDivision, ProfileOptions},
+    measure::{self, FirstDivision, ProfileOptions},
     model::Model,
     plan::{self, Plan},
+    planner::{MemoryBudget, plan_first},
     runtime::{Pinning, SessionOptions},
 };
 
@@ -62,6 +64,9 @@ impl Prepared {
         Ok(Arc::new(Loaded::new(model, &load_options(machine, widths))?))
     }
 }
+
+/// A budget of memory, and how it is divided before anything is measured.
+pub(crate) type Divided = (MemoryBudget, FirstDivision);
 
 /// How a model is loaded on `machine`.
 pub(crate) fn load_options(machine: Machine, widths: Vec<usize>) -> LoadOptions {
@@ -239,8 +244,6 @@ fn make(
     cache: &CachePlace,
     (place, locked): (&CachedPlan, &LockedPlan<'_>),
 ) -> Result<(Prepared, PlanOrReason), Failure> {
-    let draft_models = draft_model.map(Path::to_owned).into_iter().collect();
-    let mut options = AutoplanOptions { draft_models, division: divided, ..AutoplanOptions::default() };
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
     let streamed = match loaded.set().graph().streams() {
         true => ", since every forward reads weights from disk",
@@ -248,11 +251,18 @@ fn make(
     };
     remark(format_args!(
         "first use of this model on this machine: measuring for {} s at most{streamed}, once; --no-spec does without",
-        options.budget(&loaded).as_secs()
+        ProfileOptions::first_use_budget(&loaded).as_secs()
     ));
-    options.memory_limit = memory_left(&loaded, divided);
+    let options = ProfileOptions {
+        draft_models: draft_model.map(Path::to_owned).into_iter().collect(),
+        memory_limit: memory_left(&loaded, divided),
+        ..ProfileOptions::of_first_use(&loaded, None, divided.map(|(_, division)| division))
+    };
     let bar = progress::parts();
-    let made = measure::autoplan(&loaded, &options, &mut |step| advance(&bar, step));
+    let made = measure::profile(&loaded, &options, &mut |step| advance(&bar, step)).and_then(|profile| {
+        let plan = plan_first(&profile, budget_to_divide(divided), UnixTime::now())?;
+        Ok((profile, plan))
+    });
     bar.finish_and_clear();
     let (profile, plan) = match made {
         Ok(made) => made,
@@ -278,6 +288,12 @@ fn make(
         Prepared::Open(Box::new(loading::open(&file, cache)?))
     };
     Ok((prepared, Ok(source(plan, &path))))
+}
+
+/// The budget of memory that the plan divides: without a substitute nothing but the weights takes memory, and as many as
+/// fit are there.
+pub(crate) fn budget_to_divide(divided: Option<Divided>) -> Option<MemoryBudget> {
+    divided.filter(|(_, division)| division.substitute_bits().is_some()).map(|(budget, _)| budget)
 }
 
 /// Shows the progress of a measurement.

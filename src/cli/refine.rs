@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use ygg_profiler::UnixTime;
 use yggc::{
     engine::Loaded,
-    measure::{self, ProfileOptions, plan_first, refine_options},
+    measure::{self, ProfileOptions},
+    planner::plan_first,
 };
 
 use crate::cli::{
@@ -13,7 +14,7 @@ use crate::cli::{
     cache::CachePlace,
     error::Failure,
     fetch, loading, output,
-    planning::{advance, load_options, memory_left, place},
+    planning::{advance, budget_to_divide, load_options, memory_left, place},
     progress,
     settings::Machine,
 };
@@ -34,13 +35,13 @@ pub(crate) fn command(args: &PlanRefineArgs, cache: &CachePlace) -> Result<(), F
     let options = ProfileOptions {
         draft_models: draft_model.into_iter().collect(),
         memory_limit: memory_left(&loaded, divided),
-        ..refine_options(&loaded, budget, divided)
+        ..ProfileOptions::of_refinement(&loaded, budget, divided.map(|(_, division)| division))
     };
     let bar = progress::parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();
     let profile = profile?;
-    let plan = plan_first(&profile, divided, UnixTime::now())?;
+    let plan = plan_first(&profile, budget_to_divide(divided), UnixTime::now())?;
     locked.store_refined(&profile, &plan)?;
     output::text(format_args!("{}: refined; the next start uses it\n", place.path().display()))
 }

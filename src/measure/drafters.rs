@@ -13,7 +13,7 @@ use crate::{
     speculate::CorpusStore,
 };
 
-use super::ProfileOptions;
+use super::options::{ProfileOptions, Substitutes};
 
 /// The corpus store at `path`, as profiles name it.
 fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
@@ -38,17 +38,6 @@ fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> 
         all.push((name.expect("endless names"), file));
     }
     Ok(all)
-}
-
-/// Which substitutes are measured where weights are streamed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Substitutes {
-    /// That of the most bits.
-    Closest,
-    /// That of these bits, whose memory is provided for; none if `None`.
-    Of(Option<u32>),
-    /// Those of all bits that fit in memory together: a plan within a budget chooses among them.
-    All,
 }
 
 /// Bits and shares of the substitutes that fit in memory.

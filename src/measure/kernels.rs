@@ -13,9 +13,9 @@ use crate::{
 };
 
 use super::{
-    autoplan::Progress,
     forwards::{StepTime, forward, now, open, step_times, us, usable},
     kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing},
+    progress::Progress,
 };
 
 /// What is measured of the kernels.

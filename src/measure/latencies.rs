@@ -12,14 +12,12 @@ use crate::{
 };
 
 use super::{
-    autoplan::Progress,
     drafters::twin,
-    record::{ProfileOptions, TRACE_WIDTH},
-    subject::{Abilities, StepSubject},
+    options::ProfileOptions,
+    progress::Progress,
+    subject::{Abilities, StepSubject, WIDEST_DRAFT},
 };
 
-/// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
-pub(super) const WIDEST_DRAFT: usize = 16;
 /// Host stages around the verify forward, measured at every width.
 const AROUND_VERIFY: [HostStage; 5] =
     [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
@@ -51,7 +49,8 @@ pub(super) fn latencies(
     let usual = GridSettings { budget, ..usual };
     let settings = if options.is_rehearsal { usual.once() } else { usual };
     let longest = contexts[contexts.len() - 1];
-    let mut subject = StepSubject::new(loaded, drafters, text, longest, TRACE_WIDTH, options.pinning)?;
+    let mut subject =
+        StepSubject::new(loaded, drafters, text, longest, ProfileOptions::TRACE_WIDTH, options.pinning)?;
     subject.tune(tunings)?;
     let cells = cells(loaded, drafters, contexts, subject.abilities())?;
     let mut spare = by_usefulness(cells, drafters, streams);
@@ -127,7 +126,7 @@ fn cells(
         widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
     }
     if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
-        widths_to(TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
+        widths_to(ProfileOptions::TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
         add(Stage::Host(HostStage::Predict), 1, context);
     }
     Ok(cells)
@@ -192,7 +191,7 @@ fn streamed_group(cell: &Cell, drafter: Option<(usize, bool)>, is_longer: bool, 
         (Stage::Host(_), _) => 1,
         (Stage::Draft(_), Some((_, true))) => match cell.width {
             width if STREAMED_GROWTHS.contains(&width) => 0,
-            width if width as usize <= TRACE_WIDTH => behind_drafters,
+            width if width as usize <= ProfileOptions::TRACE_WIDTH => behind_drafters,
             _ => behind_drafters + 1,
         },
         (_, Some((place, _))) => 2 + place,

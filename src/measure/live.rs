@@ -13,7 +13,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::trace::TraceOptions;
+use super::trace_options::TraceOptions;
 
 /// Rows that shapes are recorded at. Where fewer are verified, the next wider recording answers.
 const ROWS: [usize; 3] = [4, 8, 16];

@@ -2,15 +2,13 @@
 //!
 //! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
 //! trimmed heads, of drafters that learn from the verifier and at other temperatures too, and trains on it what tells how deep to
-//! draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in files; [`autoplan`] goes on to the plan,
-//! within a time budget.
+//! draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in files.
 //! [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
 //! [`kernel_report`] takes forwards apart, op by op, with what bounds them on this machine, and [`tuned_report`] compares
 //! them with the tunings of a plan. Nothing here decides:
-//! planning is `plan`'s, and the profile keeps raw numbers.
+//! planning begins in [`planner`](crate::planner), and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
-mod autoplan;
 mod calibration;
 mod corpus;
 mod depth;
@@ -21,15 +19,17 @@ mod kernel_report;
 mod kernels;
 mod latencies;
 mod live;
+mod options;
 pub mod profile_file;
+mod progress;
 mod record;
 mod redraft;
 mod remeasure;
-mod replay;
 mod score;
 mod streamed;
 mod subject;
 mod trace;
+mod trace_options;
 mod trimming;
 mod tuned;
 mod tuner;
@@ -37,17 +37,16 @@ mod visits;
 mod warm;
 mod weight_memory;
 
-pub use autoplan::{AutoplanOptions, Divided, Progress, autoplan, plan_first, refine_options};
 pub(crate) use calibration::interleaved;
 pub use calibration::{CalibrationPrompt, SHIPPED_PROMPTS, calibration_prompts, read_prompts};
 pub use corpus::{CorpusOptions, CorpusReport, build_corpus};
 pub use division::FirstDivision;
-pub use drafters::Substitutes;
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};
 pub use kernels::{KernelOptions, kernel_report};
 pub use live::Learners;
-pub use record::{ProfileOptions, profile};
+pub use options::{ProfileOptions, Substitutes};
+pub use progress::Progress;
+pub use record::profile;
 pub use remeasure::{RemeasureOptions, remeasure};
-pub use replay::{plan_from_profile, plan_from_profile_watched, plan_within_memory};
 pub use score::{Score, ScoredToken, score};
 pub use tuned::{TunedForward, TunedOp, tuned_report};

@@ -2,44 +2,41 @@
 
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use ygg_profiler::{
     DepthPredictor, DrafterName, GridSettings, LiveTrace, Profile, TokenTrace, Trace, TuningMeasurement,
-    UnixTime,
 };
 
 use crate::{
     engine::{Error, Hint, Loaded},
     plan::DrafterKind,
     planner::choose_tunings,
-    runtime::Pinning,
     speculate::StepShape,
 };
 
 use super::{
-    autoplan::Progress,
-    calibration::{CalibrationPrompt, interleaved},
+    calibration::interleaved,
     depth::train_predictor,
-    drafters::{Substitutes, drafters_of, recorded_models},
+    drafters::{drafters_of, recorded_models},
     latencies::latencies,
     live::{Learners, Recording, recordings},
+    options::ProfileOptions,
+    progress::Progress,
     redraft::{Redrafted, redraft},
     streamed::{Pace, pace},
-    trace::{Answering, Answers, TraceOptions, record_requests},
+    trace::{Answers, record_requests},
+    trace_options::{Answering, TraceOptions},
     trimming::{sizes_below_half, trimmed_drafters},
     tuner::measure_tunings,
     visits::{Visits, Watch},
-    warm::{LEAST_BUDGET, TEMPERATURES, WarmTime, record_warm, warm_tokens},
+    warm::{WarmTime, record_warm, warm_tokens},
     weight_memory::weight_memory,
 };
 
 /// Growths of the recorded trees.
 const TRACE_DEPTH: usize = 6;
-/// Nodes per growth of the recorded trees.
-pub(super) const TRACE_WIDTH: usize = 8;
 /// Prompts that answers are shortened for: as few as these tell drafters apart.
 const FEWEST_PROMPTS: u32 = 24;
 /// The share of requests in the time for greedy acceptance, where trees are recorded along them: what replays drafters without a model should be
@@ -55,77 +52,6 @@ const ACCEPTANCE_SHARE: f64 = 0.625;
 pub(super) const STREAMED_LATENCIES_SHARE: f64 = 0.3;
 /// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
 const LIVE_PART: u32 = 5;
-/// What is profiled.
-#[derive(Clone, Debug)]
-pub struct ProfileOptions {
-    /// Drafters to measure; empty for all that can be made from the model.
-    pub drafters: Vec<String>,
-    /// Corpus store that retrieval drafts from; without one retrieval is not measured.
-    pub store: Option<PathBuf>,
-    /// Models that draft, each of the verifier's vocabulary or for its hidden rows; without one drafter `model` is not measured.
-    pub draft_models: Vec<PathBuf>,
-    /// Calibration prompts.
-    pub prompts: Vec<CalibrationPrompt>,
-    /// Name of the calibration set.
-    pub calibration: String,
-    /// Numbers of tokens that trimmed heads keep, where that is less than half of the vocabulary.
-    pub head_sizes: Vec<usize>,
-    /// Temperatures above 0 that requests are recorded at too, ascending; every one has a share of the time for acceptance.
-    pub temperatures: Vec<f32>,
-    /// Which drafters that learn from the verifier are recorded.
-    pub learners: Learners,
-    /// Which substitutes are measured where weights are streamed.
-    pub substitutes: Substitutes,
-    /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
-    /// requests that have grown so long.
-    pub contexts: Vec<usize>,
-    /// Whether networks that predict depths are trained.
-    pub predictors: bool,
-    /// Most tokens recorded per prompt: the longer answers are, the more of them repeats what was said. Half as many where few prompts could be
-    /// recorded otherwise.
-    pub tokens: usize,
-    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and of the rest five eighths for acceptance
-    /// and at most half for latencies. Where weights are streamed at most 0.3 of it for latencies, which are measured first, and what they leave for
-    /// acceptance.
-    pub budget: Duration,
-    /// Whether worker threads are bound to processors.
-    pub pinning: Pinning,
-    /// Bytes that may be allocated: substitutes that do not fit are left out. No limit if `None`.
-    pub memory_limit: Option<usize>,
-    /// Whether an emulated device may be measured, too, to rehearse what is done with a GPU. Every cell has one sample then; the times mean
-    /// nothing, and the profile is of that device alone.
-    pub is_rehearsal: bool,
-    /// What says when measuring began.
-    pub clock: fn() -> UnixTime,
-}
-
-impl ProfileOptions {
-    /// Widths that executables are measured at.
-    pub const WIDTHS: [usize; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-
-    /// The shipped calibration set within `budget`; greedy requests alone where that is short.
-    pub fn new(budget: Duration) -> Self {
-        Self {
-            drafters: Vec::new(),
-            store: None,
-            draft_models: Vec::new(),
-            prompts: super::calibration_prompts(),
-            calibration: "shipped".to_owned(),
-            head_sizes: vec![8192, 16384],
-            temperatures: if budget < LEAST_BUDGET { Vec::new() } else { TEMPERATURES.to_vec() },
-            learners: Learners::All,
-            substitutes: Substitutes::All,
-            contexts: vec![128, 1024, 4096],
-            predictors: true,
-            tokens: 96,
-            budget,
-            pinning: Pinning::default(),
-            memory_limit: None,
-            is_rehearsal: false,
-            clock: UnixTime::now,
-        }
-    }
-}
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
 /// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies,
@@ -291,10 +217,10 @@ fn record_further(
 /// The shape of recorded trees: as large as executables of up to `widest` rows verify.
 fn recorded_shape(widest: usize) -> StepShape {
     StepShape {
-        depth: TRACE_DEPTH.min((widest - 1) / TRACE_WIDTH).max(1),
-        draft_width: TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
+        depth: TRACE_DEPTH.min((widest - 1) / ProfileOptions::TRACE_WIDTH).max(1),
+        draft_width: ProfileOptions::TRACE_WIDTH.min(widest.saturating_sub(1)).max(1),
         verify_width: widest,
-        top_k: TRACE_WIDTH,
+        top_k: ProfileOptions::TRACE_WIDTH,
         draft_temperature: 1.0,
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::trace::TraceOptions;
+use super::trace_options::TraceOptions;
 
 /// Places of an answer that are recorded: the most where answers are few, the fewest where there are steps enough without. Reading an answer
 /// to there takes about as long as the fewest do.

@@ -11,7 +11,7 @@ use crate::{
     runtime::Pinning,
 };
 
-use super::{Progress, latencies::grid_error, record::TRACE_WIDTH, subject::StepSubject};
+use super::{latencies::grid_error, options::ProfileOptions, progress::Progress, subject::StepSubject};
 
 /// Which latencies are measured again, and how long.
 #[derive(Clone, Debug)]
@@ -62,7 +62,8 @@ pub fn remeasure(
         Error::input("the profile recorded no request: expected one or more; make it with `yggc profile`")
     })?;
     let longest = cells.iter().map(|cell| cell.context as usize).max().expect("a cell is selected");
-    let mut subject = StepSubject::new(loaded, &drafters, &text, longest, TRACE_WIDTH, options.pinning)?;
+    let mut subject =
+        StepSubject::new(loaded, &drafters, &text, longest, ProfileOptions::TRACE_WIDTH, options.pinning)?;
     subject.tune(&choose_tunings(&profile.tunings))?;
     let settings = GridSettings {
         budget: options.budget,

@@ -10,7 +10,7 @@ use ygg_profiler::{CellSamples, DrafterName, Stage, statistics::median};
 
 use crate::{plan::DrafterKind, speculate::StepShape};
 
-use super::{record::TRACE_WIDTH, trace::Answering};
+use super::{options::ProfileOptions, trace_options::Answering};
 
 /// Growths of recorded trees. Drafting more than a forward takes never pays, fewer say too little.
 const DEPTHS: std::ops::RangeInclusive<usize> = 4..=15;
@@ -84,7 +84,13 @@ impl<'a> Pace<'a> {
     /// The shape of the trees.
     pub(super) fn shape(&self) -> StepShape {
         let Self { depth, draft_width, widest, .. } = *self;
-        StepShape { depth, draft_width, verify_width: widest, top_k: TRACE_WIDTH, draft_temperature: 1.0 }
+        StepShape {
+            depth,
+            draft_width,
+            verify_width: widest,
+            top_k: ProfileOptions::TRACE_WIDTH,
+            draft_temperature: 1.0,
+        }
     }
 
     /// Most tokens of an answer, `most` at most, so that the fewest prompts are answered within `budget`, if a step gives half of what it drafts; of

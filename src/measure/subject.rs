@@ -27,11 +27,13 @@ use crate::{
     tree::TokenTree,
 };
 
-use super::latencies::WIDEST_DRAFT;
 use planted::{Planted, bushy_tree, ladder, planted};
 
 mod parts;
 mod planted;
+
+/// The widest draft width that is measured: wider than any growth, for heads drafted ahead of as many verified rows.
+pub(super) const WIDEST_DRAFT: usize = 16;
 
 /// Growths of the proposal whose mean is the time of one growth.
 const GROWTHS: usize = 4;

@@ -12,10 +12,10 @@ use crate::{
 };
 
 use super::{
-    autoplan::Progress,
     forwards::{forward, now, open, step_times, us, usable},
     kernel_report::Timing,
     kernels::KernelOptions,
+    progress::Progress,
 };
 
 /// Rounds before the measured ones.

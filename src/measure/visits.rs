@@ -8,12 +8,7 @@ use crate::{
     plan::ChosenTuning,
 };
 
-use super::{
-    autoplan::Progress,
-    latencies::grid_error,
-    record::{ProfileOptions, TRACE_WIDTH},
-    subject::StepSubject,
-};
+use super::{latencies::grid_error, options::ProfileOptions, progress::Progress, subject::StepSubject};
 
 /// Rows of the verifications, the most useful first: one, and several that cost as much more as several rows do on this machine now.
 const ROWS: [usize; 2] = [1, 4];
@@ -50,7 +45,8 @@ impl Visits {
         tunings: &[ChosenTuning],
         options: &ProfileOptions,
     ) -> Result<Option<Self>, Error> {
-        let mut subject = StepSubject::new(loaded, &[], text, context, TRACE_WIDTH, options.pinning)?;
+        let mut subject =
+            StepSubject::new(loaded, &[], text, context, ProfileOptions::TRACE_WIDTH, options.pinning)?;
         subject.tune(tunings)?;
         // Where times mean nothing, one visit is as good as many.
         let least = if options.is_rehearsal { Duration::MAX } else { options.budget / MOST };

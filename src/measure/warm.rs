@@ -15,13 +15,10 @@ use crate::{
 use super::{
     drafters::recorded_models,
     redraft::redraft,
-    trace::{Answers, TraceOptions, record_requests},
+    trace::{Answers, record_requests},
+    trace_options::TraceOptions,
 };
 
-/// The temperatures that are recorded in addition to 0.
-pub(super) const TEMPERATURES: [f32; 2] = [0.6, 1.0];
-/// The least budget in which they are recorded: with less, too few requests of each are recorded to plan from.
-pub(super) const LEAST_BUDGET: Duration = Duration::from_secs(45);
 /// The share of greedy requests, with one part for every other temperature: they are asked most, and train depth predictors.
 const GREEDY_PARTS: u32 = 4;
 /// The part of a temperature's time that its requests are recorded in; drafters have the rest.

@@ -21,6 +21,7 @@ mod error;
 mod fix;
 mod free_replay;
 mod free_search;
+mod from_profile;
 mod grown_trees;
 mod guard_limits;
 mod live_replay;
@@ -50,6 +51,9 @@ pub use error::SearchError;
 pub use fix::{Fix, FixedWidth, Objective};
 pub use free_replay::{judge_proposals, replay_free};
 pub use free_search::FreeDrafter;
+pub use from_profile::{
+    Searching, plan_first, plan_from_profile, plan_from_profile_watched, plan_within_memory,
+};
 pub use live_replay::{judge_live, replay_live};
 pub use makespan::{Lanes, TimeSpan, Timeline};
 pub use memory_search::{MemoryBudget, make_plan_within};

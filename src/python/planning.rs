@@ -5,7 +5,9 @@ use std::{path::PathBuf, time::Duration};
 use pyo3::prelude::*;
 use yggc::{
     engine::{KvFormat, LoadOptions, Loaded, Tier},
-    measure::{self, AutoplanOptions, ProfileOptions},
+    measure::{self, ProfileOptions},
+    plan::UnixTime,
+    planner::plan_first,
 };
 
 use super::{
@@ -41,9 +43,11 @@ pub(super) fn autoplan(
             resident: None,
         };
         let loaded = Loaded::new(model, &load).map_err(|error| exception(&error))?;
-        let options = AutoplanOptions { budget: Some(budget), draft_models, ..AutoplanOptions::default() };
-        let (_, made) =
-            measure::autoplan(&loaded, &options, &mut |_| {}).map_err(|error| exception(&error))?;
+        let options =
+            ProfileOptions { draft_models, ..ProfileOptions::of_first_use(&loaded, Some(budget), None) };
+        let made = measure::profile(&loaded, &options, &mut |_| {})
+            .and_then(|profile| plan_first(&profile, None, UnixTime::now()))
+            .map_err(|error| exception(&error))?;
         yggc::plan::write(&made, &plan).map_err(|error| exception(&error.into()))
     };
     py.detach(|| apart(made))

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
+use petgraph::{
+    algo::tarjan_scc,
+    graph::{DiGraph, NodeIndex},
+};
 
 use super::{
     Source,
@@ -19,9 +22,11 @@ fn module_of<'s>(source: &'s Source, room: &str) -> Option<&'s str> {
 }
 
 /// What a room's modules import from one another, by `super::`, by `crate::` and through what the door exports.
-fn imports<'s>(room: &str, sources: &'s [Source]) -> DiGraphMap<&'s str, ()> {
-    let mut graph = DiGraphMap::new();
+fn imports<'s>(room: &str, sources: &'s [Source]) -> DiGraph<&'s str, ()> {
+    let mut graph = DiGraph::new();
     let modules: BTreeSet<&str> = sources.iter().filter_map(|source| module_of(source, room)).collect();
+    let nodes: BTreeMap<&str, NodeIndex> =
+        modules.iter().map(|module| (*module, graph.add_node(*module))).collect();
     let door = sources.iter().find(|source| source.path == format!("src/{room}/mod.rs"));
     let mut exported = BTreeMap::<String, &str>::new();
     if let Some(door) = door {
@@ -45,7 +50,7 @@ fn imports<'s>(room: &str, sources: &'s [Source]) -> DiGraphMap<&'s str, ()> {
         for name in named {
             let module = modules.get(&*name).or_else(|| exported.get(&name));
             if let Some(module) = module.filter(|module| **module != own) {
-                graph.add_edge(own, *module, ());
+                graph.update_edge(nodes[own], nodes[module], ());
             }
         }
     }
@@ -57,8 +62,9 @@ pub(crate) fn circles(room: &str, sources: &[Source]) -> Vec<String> {
     let graph = imports(room, sources);
     let circles = tarjan_scc(&graph).into_iter().filter(|modules| modules.len() > 1);
     circles
-        .map(|mut modules| {
-            modules.sort_unstable();
+        .map(|modules| {
+            let modules: BTreeSet<&str> = modules.into_iter().map(|module| graph[module]).collect();
+            let modules = Vec::from_iter(modules);
             format!("src/{room}: a circle of {}", modules.join(", "))
         })
         .collect()

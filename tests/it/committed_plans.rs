@@ -6,9 +6,9 @@ use std::{
 };
 
 use yggc::{
-    measure::{plan_from_profile, profile_file},
+    measure::profile_file,
     plan::{self, PLAN_FORMAT, Plan},
-    planner::{Fix, report},
+    planner::{Fix, plan_from_profile, report},
 };
 
 /// Bytes of a file that is fetched with the sources.

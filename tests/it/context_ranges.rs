@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use ygg_profiler::{Profile, Stage};
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Sampling},
-    measure::{ProfileOptions, plan_from_profile},
+    measure::ProfileOptions,
     plan::{self, ContextRange, Plan, RowChoice, SubPlan},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     speculate::{Decoder, Drafter, Lookup, SelfDrafter, StepRange, StepShape},
 };
 

@@ -9,10 +9,10 @@ use ygg_profiler::{Cell, CellSamples, CellSelection, DrafterName, Stage};
 use yggc::{
     backend::Tier,
     engine::{Activations, DrafterChoice, Engine, LoadOptions, Loaded},
-    measure::{Learners, ProfileOptions, RemeasureOptions, plan_from_profile, remeasure},
+    measure::{Learners, ProfileOptions, RemeasureOptions, remeasure},
     model::synthetic::SyntheticSpec,
     plan::Schedule,
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{

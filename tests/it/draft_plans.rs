@@ -11,10 +11,10 @@ use yggc::{
         Activations, DraftModel, DrafterChoice, Engine, Error, ErrorKind, Hint, LoadOptions, Loaded, Options,
         Pinning, PlanSource, Sampling,
     },
-    measure::{ProfileOptions, plan_from_profile},
+    measure::ProfileOptions,
     model::synthetic::{HiddenStateSpec, SyntheticSpec},
     plan::{self, DrafterKind, Plan, Schedule},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
 };
 
 use crate::tiny_profiles::{self, NOW, Recorder};

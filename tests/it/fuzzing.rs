@@ -11,10 +11,10 @@ use std::{
 
 use ygg_profiler::Profile;
 use yggc::{
-    measure::{ProfileOptions, plan_from_profile, profile_file},
+    measure::{ProfileOptions, profile_file},
     model::synthetic::SyntheticSpec,
     plan::{self},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     policy::write_skip_state,
     speculate::{Drafter, corpus::Corpus},
 };

@@ -5,9 +5,9 @@
 
 use ygg_profiler::TokenTrace;
 use yggc::{
-    measure::{plan_from_profile, profile_file},
+    measure::profile_file,
     plan::{self, DrafterKind, LookupSettings, ReplayDrafter, SubPlan},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
     speculate::{Lookup, StepShape},
     tree::{NodeId, TokenTree, select},

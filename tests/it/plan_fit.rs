@@ -13,10 +13,10 @@ use yggc::{
         Activations, DraftModel, Engine, Error, ErrorKind, KvFormat, LoadOptions, Loaded, Options, Pinning,
         PlanSource, fingerprints,
     },
-    measure::{RemeasureOptions, plan_from_profile, profile_file, remeasure},
+    measure::{RemeasureOptions, profile_file, remeasure},
     model::{Model, draft_formats, synthetic::SyntheticSpec},
     plan::{PLAN_FORMAT, Plan},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
 };
 
 use crate::{committed_plans::machine_profile, tiny_profiles::NOW};

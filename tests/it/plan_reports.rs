@@ -3,9 +3,9 @@
 use std::fs;
 
 use yggc::{
-    measure::{plan_from_profile, profile_file},
+    measure::profile_file,
     plan::{self, Band, PLAN_FORMAT},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
 };
 
 use crate::{

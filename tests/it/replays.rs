@@ -12,10 +12,11 @@ use ygg_kernels::Tier;
 use ygg_profiler::{DrafterDescription, DrafterName, Profile, PromptTrace, StepTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
-    measure::{ProfileOptions, plan_from_profile},
+    measure::ProfileOptions,
     plan::{self, Calibration, DepthChoice, DrafterKind, LookupSettings, RowChoice, RowRule, WidthCost},
     planner::{
-        AcceptedLengths, Fix, SearchError, TreeReplay, judge_live, judge_trees, replay_free, replay_live,
+        AcceptedLengths, Fix, SearchError, TreeReplay, judge_live, judge_trees, plan_from_profile,
+        replay_free, replay_live,
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,

@@ -9,9 +9,9 @@ use std::{
 use ygg_profiler::Profile;
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Pinning, Sampling},
-    measure::{ProfileOptions, plan_from_profile},
+    measure::ProfileOptions,
     plan::{self, Plan, Schedule, SubPlan, nearest},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     runtime::{Session, SessionOptions, SkipSet},
     speculate::{Decoder, Drafter, Limits, Lookup, SelfDrafter, StepShape},
 };

@@ -8,9 +8,9 @@ use std::{
 use ygg_profiler::{Profile, Stage, StepTrace};
 use yggc::{
     engine::{DrafterChoice, Engine, Error, ErrorKind, Loaded, Pinning, Sampling},
-    measure::{ProfileOptions, plan_from_profile},
+    measure::ProfileOptions,
     plan::{self, DrafterKind, LayerSkipSettings, Plan},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     runtime::{RuntimeError, SessionOptions},
 };
 

@@ -7,10 +7,10 @@ use ygg_profiler::Profile;
 use yggc::{
     backend::{Activations, Tier},
     engine::{DrafterChoice, Engine, ErrorKind, LoadOptions, Loaded, Options, Pinning, PlanSource, Sampling},
-    measure::{KernelOptions, ProfileOptions, calibration_prompts, plan_from_profile, profile, tuned_report},
+    measure::{KernelOptions, ProfileOptions, calibration_prompts, profile, tuned_report},
     model::{Model, synthetic::SyntheticSpec},
     plan::{ChosenTuning, Plan, TunedShape},
-    planner::Fix,
+    planner::{Fix, plan_from_profile},
     runtime::{Choice, Session, Tuning},
 };
 

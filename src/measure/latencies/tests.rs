@@ -2,9 +2,7 @@
 use ygg_profiler::{Subject, measure_grid_with_clock};
 
 use super::*;
-use crate::measure::{
-    AutoplanOptions, ProfileOptions, drafters::that_skips as drafter, record::STREAMED_LATENCIES_SHARE,
-};
+use crate::measure::{ProfileOptions, drafters::that_skips as drafter, record::STREAMED_LATENCIES_SHARE};
 
 #[test]
 fn drafters_that_run_a_model_come_last_and_each_by_itself() {
@@ -85,7 +83,7 @@ fn streamed_cells(name: &DrafterName) -> Vec<Cell> {
 fn the_time_of_a_first_use_holds_the_substitute_of_slow_disks() {
     let drafters = [drafter("substitute4", 1)];
     let name = &drafters[0].0;
-    let all = AutoplanOptions::STREAMED_BUDGET.mul_f64(STREAMED_LATENCIES_SHARE);
+    let all = ProfileOptions::STREAMED_BUDGET.mul_f64(STREAMED_LATENCIES_SHARE);
     for forward_ms in [20, 200, 700, 1500, 3000, 6000] {
         let forward = Duration::from_millis(forward_ms);
         let mut subject = Streamed { forward, growth: Duration::from_millis(100), elapsed: Duration::ZERO };
