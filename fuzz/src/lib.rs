@@ -16,6 +16,7 @@ pub mod profiles;
 pub mod requests;
 pub mod sampling;
 mod sealed;
+mod size;
 pub mod sizes;
 pub mod skip_states;
 pub mod stop_strings;

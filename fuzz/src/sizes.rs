@@ -9,7 +9,7 @@ use std::{fmt::Write, thread};
 
 use yggc::{engine::Constraint, grammar::GrammarError};
 
-use super::tiny::loaded;
+use super::{size::size, tiny::loaded};
 
 /// Stack of the thread that asks: compiling has another, and all else takes little.
 const STACK_BYTES: usize = 256 << 10;
@@ -24,7 +24,7 @@ const MOST: usize = 3_000;
 /// If a refusal names no limit and no fault, or an accepted answer has no next token.
 pub fn check(input: &[u8]) -> bool {
     let [kind, low, high, choices @ ..] = input else { return false };
-    let size = usize::from(u16::from_le_bytes([*low, *high])) % MOST;
+    let size = size([*low, *high], MOST);
     let constraint = Maker { choices, place: 0 }.constraint(*kind, size);
     let small = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || follow(&constraint));
     small.expect("a thread").join().expect("no panic")

@@ -4,10 +4,15 @@ use std::thread;
 
 use yggc::text::{ChatTemplate, Conversation, GenerationPrompt, Message, Role};
 
+use super::size::size;
+
 /// Stack of the caller, which is no matter: templates have a stack of their own.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What opens and closes, by the first byte of a piece.
+/// How often a piece is repeated at most.
+const MOST: usize = 4_096;
+
+/// What opens and closes, by the first byte of a piece; what is inside runs as often as loops say.
 const NESTED: [(&str, &str); 10] = [
     ("{% if 1 %}", "{% endif %}"),
     ("{% for i in [1, 2] %}", "{% endfor %}"),
@@ -45,9 +50,11 @@ pub fn check(input: &[u8]) -> bool {
     let mut source = "text".to_owned();
     for piece in input.as_chunks::<3>().0.iter().take(8) {
         let [kind, low, high] = *piece;
-        let count = usize::from(u16::from_le_bytes([low, high])) % 4_096;
+        let count = size([low, high], MOST);
         let kind = usize::from(kind) % (NESTED.len() + CHAINS.len() + BRACKETS.len());
         source = if let Some((open, close)) = NESTED.get(kind) {
+            // Loops multiply: nested by doublings, few of them take the second that a template may take.
+            let count = if open.contains("{% for") { count.ilog2() as usize / 2 + 1 } else { count };
             format!("{}{source}{}", open.repeat(count), close.repeat(count))
         } else if let Some((begin, link, end)) = CHAINS.get(kind - NESTED.len()) {
             format!("{source}{begin}{}{end}", link.repeat(count))
