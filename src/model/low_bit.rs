@@ -83,10 +83,6 @@ impl WeightSource for Narrow {
             None => bytes,
         }
     }
-
-    fn note_loaded(&self, weight: WeightId) {
-        self.weights.note_loaded(weight);
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::ir::PackedDigest;
+use super::PackedDigest;
 
 const MAGIC: &[u8; 8] = b"YGGKEPT\0";
 const VERSION: u32 = 2;
