@@ -45,8 +45,8 @@ pub fn rounds_activations(tier: Tier, format: WeightFormat) -> bool {
     }
 }
 
-/// Whether the device of a tier has memory of its own for sessions and resident weights, to which streamed weights are copied from pinned memory of
-/// the host. Else all are in the host's, and streamed weights are read from a file.
+/// Whether the device of a tier has memory of its own for sessions and resident weights, to which streamed weights are
+/// copied from pinned memory of the host. Else all are in the host's, and streamed weights are read from a file.
 pub fn has_own_memory(tier: Tier) -> bool {
     Runner::of(tier) == Runner::Cuda
 }

@@ -1,8 +1,9 @@
-//! Which weights stay in the device's memory, and which every forward gets again: from the file that keeps them, or for a GPU from memory of the
-//! host.
+//! Which weights stay in the device's memory, and which every forward gets again: from the file that keeps them, or for
+//! a GPU from memory of the host.
 //!
-//! The unit is a matrix as it is packed: queries, keys and values together, gate and up together. Vectors, the embedding and the head stay,
-//! then the matrices of the first layers, as far as the budget goes; all others are *streamed* through a staging buffer in the order of use.
+//! The unit is a matrix as it is packed: queries, keys and values together, gate and up together. Vectors, the
+//! embedding and the head stay, then the matrices of the first layers, as far as the budget goes; all others are
+//! *streamed* through a staging buffer in the order of use.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +39,8 @@ pub struct Placed {
 /// A budget below what a model cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{found} bytes for weights in memory are too few: expected at least {least}, for embedding, head, norms and a buffer that holds two \
-     matrices; give it more, or take a smaller model"
+    "{found} bytes for weights in memory are too few: expected at least {least}, for embedding, head, norms and a \
+     buffer that holds two matrices; give it more, or take a smaller model"
 )]
 pub struct BudgetError {
     /// The budget.
@@ -111,8 +112,9 @@ impl Units {
 }
 
 impl Graph {
-    /// Decides where the weights of the graph's matrices are, for at most `budget` bytes of packed weights in memory, the staging buffer among
-    /// them. `program` is a program of this graph for a device on which weights have these sizes.
+    /// Decides where the weights of the graph's matrices are, for at most `budget` bytes of packed weights in memory,
+    /// the staging buffer among them. `program` is a program of this graph for a device on which weights have these
+    /// sizes.
     ///
     /// # Errors
     /// [`BudgetError`] if the budget does not hold what always stays.

@@ -94,8 +94,8 @@ pub(super) fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
 }
 
 impl Model {
-    /// Opens a GGUF file, or the model that it is a part of, or a Hugging Face folder. Weights are mapped, not read: see [`crate::storage`] for what must
-    /// not happen to the files meanwhile.
+    /// Opens a GGUF file, or the model that it is a part of, or a Hugging Face folder. Weights are mapped, not read:
+    /// see [`crate::storage`] for what must not happen to the files meanwhile.
     ///
     /// # Errors
     /// [`ModelError`], which names the file and what is wrong in it.
@@ -143,8 +143,9 @@ impl Model {
         }
     }
 
-    /// The same model, with a cache of packed weights: loading reads them from `place` if they are there and current, else it packs the weights
-    /// and stores them. `report` is called with the outcome. On systems without [`FileStamp`](crate::storage::FileStamp)s nothing is stored.
+    /// The same model, with a cache of packed weights: loading reads them from `place` if they are there and current,
+    /// else it packs the weights and stores them. `report` is called with the outcome. On systems without
+    /// [`FileStamp`](crate::storage::FileStamp)s nothing is stored.
     ///
     /// # Errors
     /// [`ModelError::Storage`] if the system does not say how old the files are.
@@ -166,8 +167,8 @@ impl Model {
         &self.files
     }
 
-    /// The same model, which reports the progress of loading: `report(loaded, total)` in bytes of weights. Calls never overlap, `loaded` grows
-    /// with each, and the last call has `loaded == total`.
+    /// The same model, which reports the progress of loading: `report(loaded, total)` in bytes of weights. Calls never
+    /// overlap, `loaded` grows with each, and the last call has `loaded == total`.
     #[must_use]
     pub fn watched(mut self, report: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.watch = counting(&self.graph, &*self.weights, report);

@@ -21,7 +21,7 @@ pub struct KeptPlace {
     pub folder: PathBuf,
     /// Packed weights of fewer bytes are not stored.
     pub least_bytes: usize,
-    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what the disk would have free without the folder.
+    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what would be free without the folder.
     pub most_bytes: Option<u64>,
     /// Weights of at most this many bytes are read into memory, where kernels read them faster; larger ones are mapped.
     pub most_read_bytes: usize,
@@ -115,21 +115,23 @@ fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
     String::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// Marks a file as used now. The time of modification says so, as reading a file changes it nowhere; a folder that is read-only keeps the
-/// order it had.
+/// Marks a file as used now. The time of modification says so, as reading a file changes it nowhere; a folder that is
+/// read-only keeps the order it had.
 #[expect(clippy::disallowed_methods, reason = "which file was used last decides which is removed first")]
 pub(super) fn touch(path: &Path) {
     let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// How many bytes the folder may hold: `limit`, else [`DEFAULT_LIMIT`], but no more than half of what would be free without it.
+/// How many bytes the folder may hold: `limit`, else [`DEFAULT_LIMIT`], but no more than half of what would be free
+/// without it.
 pub(super) fn limit_of(folder: &Path, limit: Option<u64>, kept: u64) -> u64 {
     limit.unwrap_or_else(|| {
         free_bytes(folder).map_or(DEFAULT_LIMIT, |free| DEFAULT_LIMIT.min(free.saturating_add(kept) / 2))
     })
 }
 
-/// Removes the files that were not used for longest until `needed` more bytes stay within `limit`; `others` are least recently used first.
+/// Removes the files that were not used for longest until `needed` more bytes stay within `limit`; `others` are least
+/// recently used first.
 pub(super) fn make_room(others: &[KeptFile], needed: u64, limit: u64) -> io::Result<()> {
     let mut held: u64 = others.iter().map(|file| file.bytes).sum();
     for file in others {

@@ -67,8 +67,8 @@ impl KeptWeights {
         Self { place, model, is_settled, notify: Box::new(notify) }
     }
 
-    /// What [`keep`](Self::keep) was given under this digest for these very weights, perhaps by another process; `None` where nothing is
-    /// kept.
+    /// What [`keep`](Self::keep) was given under this digest for these very weights, perhaps by another process; `None`
+    /// where nothing is kept.
     pub fn kept(&self, packing: &PackedDigest) -> Option<KeptBytes> {
         let found = self.find(packing).map(|(path, map, start)| self.lend(path, map, start));
         let (kept, note) = found.map_or_else(|note| (None, note), |(kept, note)| (Some(kept), Some(note)));
@@ -76,7 +76,7 @@ impl KeptWeights {
         kept
     }
 
-    /// Stores weights, in parts of these sizes as a backend packs them, for it to find them next time; unless they are few.
+    /// Stores weights for later starts, in parts of these sizes as a backend packs them, unless they are few.
     pub fn keep(&self, packing: &PackedDigest, sizes: &[usize], pack: &mut PackPart<'_>) {
         if sizes.iter().sum::<usize>() < self.place.least_bytes {
             return;
@@ -111,7 +111,8 @@ impl KeptWeights {
                     note.map_or("they were written and are gone".to_owned(), |note| note.to_string())
                 }),
                 Ok(PackedNote::TooLarge { needed, limit }) => Err(format!(
-                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise the limit",
+                    "the file of packed weights takes {} MB in `{}`, whose limit is {} MB; free room there, or raise \
+                     the limit",
                     needed.div_ceil(1_000_000),
                     self.place.folder.display(),
                     limit / 1_000_000
@@ -255,8 +256,8 @@ impl KeptWeights {
         }
     }
 
-    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats. The caller holds the
-    /// lock.
+    /// Removes partial files of dead processes, weights of models that no longer exist, and files of unknown formats.
+    /// The caller holds the lock.
     fn remove_leftovers(&self) -> io::Result<()> {
         let entries = fs::read_dir(&self.place.folder)?.flatten().map(|entry| entry.path());
         let partial = entries.filter(|path| path.extension().is_some_and(|extension| extension == "partial"));

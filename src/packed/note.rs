@@ -54,14 +54,15 @@ impl fmt::Display for PackedNote {
             Self::Later(why) => write!(f, "packed weights are not kept this time: {why}"),
             Self::TooLarge { needed, limit } => write!(
                 f,
-                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and is packed again next \
-                 time unless the limit is raised",
+                "packed weights are not kept: expected at most the folder's {} MB, found {} MB; the model runs, and is \
+                 packed again next time unless the limit is raised",
                 limit / 1_000_000,
                 needed.div_ceil(1_000_000)
             ),
             Self::Damaged(path, how) => write!(
                 f,
-                "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check the disk",
+                "the packed weights in `{}` are damaged: {how}; the model is packed again; if this comes back, check \
+                 the disk",
                 path.display()
             ),
             Self::Refused(path, why) => write!(

@@ -129,7 +129,7 @@ impl PackedWeights {
         Ok(())
     }
 
-    /// Packs the matrices of a model together, or takes them from where they were kept, and streams those that are to be.
+    /// Packs the matrices of a model together, or takes them from where they were kept; streams those that are to be.
     fn pack_first(
         &mut self,
         matrices: &[Key],
@@ -324,7 +324,8 @@ fn stream(
         }
         note(i);
         let (unit, place) = places.next().expect("one for each");
-        // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other times only.
+        // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other
+        // times only.
         unsafe { packing.staged(&memory, Streamer::start_of(unit, place)) }
     };
     let packed = packings.into_iter().enumerate().map(matrix).collect();
@@ -354,7 +355,8 @@ fn reserve(sizes: &[usize]) -> Result<Vec<Reserved>, BackendError> {
     Ok(Reserved::together(sizes))
 }
 
-/// Packs matrices one after the other, as [`on_threads`] does them together: what a source makes of one is dropped before the next is made.
+/// Packs matrices one after the other, as [`on_threads`] does them together: what a source makes of one is dropped
+/// before the next is made.
 fn one_by_one(
     keys: &[Key],
     specs: &[WeightSpec],
@@ -382,8 +384,8 @@ fn on_threads(
     into_places(packings, reserve(&sizes)?, threads, note)
 }
 
-/// Packs each matrix into its place. All threads take pieces from one queue; `note` is told of each matrix when the last of its pieces is
-/// written.
+/// Packs each matrix into its place. All threads take pieces from one queue; `note` is told of each matrix when the
+/// last of its pieces is written.
 fn into_places(
     packings: Vec<Packing<'_>>,
     places: Vec<Reserved>,
