@@ -27,7 +27,8 @@
 //!    verified [`ir::Graph`], in which the number of token rows is a symbol.
 //! 2. [`compile`] turns the graph into an [`ir::Program`] for one width: rewritten pass by pass, kernels selected by
 //!    rule, steps ordered, every value at a fixed offset of one arena.
-//! 3. [`backend`] loads programs with weights into executables, which run without allocating.
+//! 3. [`backend`] loads programs with weights into executables, which run without allocating; [`packed`] keeps the
+//!    weights as it packed them.
 //! 4. [`runtime`] holds the executables of every planned width and runs them over one key/value cache:
 //!    [`runtime::Session`] writes rows to slots, commits the accepted ones and discards the rest.
 //! 5. [`speculate`] performs a step: a drafter fills a token tree ([`tree`]), one forward verifies it, and acceptance
@@ -66,6 +67,7 @@ pub mod ir;
 #[cfg(feature = "planner")]
 pub mod measure;
 pub mod model;
+pub mod packed;
 pub mod plan;
 #[cfg(feature = "planner")]
 pub mod planner;

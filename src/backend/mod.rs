@@ -13,9 +13,11 @@ mod cuda;
 mod eager;
 mod error;
 mod instruments;
+mod loading;
 mod memory;
 mod phase;
 mod reference;
+mod tier;
 mod verification;
 
 use std::{fmt::Debug, sync::Arc};
@@ -23,12 +25,15 @@ use std::{fmt::Debug, sync::Arc};
 pub(crate) use cpu::processors;
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
-pub use cuda::{CudaDevice, cuda_device, keep_compiled_kernels, keep_kernels_apart};
+pub use cuda::{keep_compiled_kernels, keep_kernels_apart};
 #[cfg(feature = "planner")]
 pub use eager::load_eager;
 pub use error::BackendError;
 pub use instruments::{Exercise, Instruments, Moment, Observer};
+pub use loading::Loading;
 pub use phase::{DraftPhases, GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
+use tier::Runner;
+pub use tier::{Gpu, gpu, has_own_memory, packed_sizes, reads, rounds_activations};
 pub use verification::{Accepted, VerificationId, Verifications};
 pub use ygg_kernels::{
     Activations, KvFormat, Tier,
@@ -37,12 +42,9 @@ pub use ygg_kernels::{
 use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{
-    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightFormat, WeightId,
-    WeightSource, WeightSpec,
+    DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightId, WeightSource,
+    WeightSpec,
 };
-
-/// Weight formats that run on a GPU.
-pub const CUDA_FORMATS: [WeightFormat; 9] = ygg_kernels::cuda::packing::Layout::FORMATS;
 
 /// How many slots a cache has, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,8 +196,11 @@ pub trait Capabilities {
 
 /// Why there is no GPU in a build without one.
 #[cfg(not(feature = "cuda"))]
-const NOT_BUILT_IN: &str =
-    "it is not built into this version of yggc; build it with the feature `cuda`, or use the processor";
+fn not_built_in() -> BackendError {
+    let reason =
+        "it is not built into this version of yggc; build it with the feature `cuda`, or use the processor";
+    BackendError::NoCuda { reason: reason.to_owned() }
+}
 
 /// Loads the programs of one graph for a device, packing weights once for all of them.
 ///
@@ -204,21 +209,21 @@ const NOT_BUILT_IN: &str =
 pub fn load(
     programs: Vec<Program>,
     device: &DeviceSpec,
-    weights: &dyn WeightSource,
+    loading: &Loading<'_>,
     threads: usize,
 ) -> Result<Arc<dyn Executables>, BackendError> {
     assert!(!programs.is_empty(), "at least one program");
-    match device.tier {
-        Tier::Reference => {
-            Ok(Arc::new(reference::ReferenceExecutables::load(programs, device.kv_format, weights)))
+    match Runner::of(device.tier) {
+        Runner::Reference => {
+            Ok(Arc::new(reference::ReferenceExecutables::load(programs, device.kv_format, loading)))
         }
-        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {
-            Ok(Arc::new(cpu::CpuExecutables::load(programs, device, weights, threads)?))
-        }
+        Runner::Cpu => Ok(Arc::new(cpu::CpuExecutables::load(programs, device, loading, threads)?)),
         #[cfg(feature = "cuda")]
-        Tier::Cuda => Ok(Arc::new(cuda::CudaExecutables::load(programs, device, weights, threads)?)),
+        Runner::Cuda => {
+            Ok(Arc::new(cuda::CudaExecutables::load(cuda::Way::Graph, programs, device, loading, threads)?))
+        }
         #[cfg(not(feature = "cuda"))]
-        Tier::Cuda => Err(BackendError::NoCuda { reason: NOT_BUILT_IN.to_owned() }),
+        Runner::Cuda => Err(not_built_in()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use yggc::{
     engine::{Activations, DrafterChoice, KvFormat, Options, PlanSource, Tier},
-    model::KeptPlace,
+    packed::KeptPlace,
     plan,
 };
 

@@ -25,7 +25,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use yggc::model::KeptPlace;
+use yggc::packed::KeptPlace;
 
 use crate::cli::{args::Environment, memory};
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use yggc::{
-    backend::{CUDA_FORMATS, Tier},
+    backend::{Tier, reads},
     ir::WeightFormat,
     model::Family,
 };
@@ -51,7 +51,7 @@ fn families() -> Table<4> {
 fn formats() -> Table<3> {
     let row = |format: WeightFormat| {
         let bits = 8.0 * format.block_bytes() as f64 / format.block_len() as f64;
-        let places = if CUDA_FORMATS.contains(&format) { "processor, GPU" } else { "processor" };
+        let places = if reads(Tier::Cuda, format) { "processor, GPU" } else { "processor" };
         [
             format.to_string(),
             format!("{bits:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),

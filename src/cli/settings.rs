@@ -7,7 +7,7 @@ use std::{
 };
 
 use yggc::{
-    backend::available_tiers,
+    backend::{available_tiers, has_own_memory},
     engine::{
         Activations, Adjustment, Constraint, DrafterChoice, KvFormat, Options, PlanSource, Prompt, Request,
         Sampling, Speculation, Tier, default_threads, fingerprints,
@@ -93,10 +93,12 @@ impl Machine {
             }
             (DeviceName::Cuda, None) => Tier::Cuda,
         };
-        if tier == Tier::Cuda {
-            cuda(args.no_overlap)?;
-        } else if args.no_overlap {
-            return Err(Failure::Usage("--no-overlap is for --device cuda: leave it out".to_owned()));
+        match args.device {
+            DeviceName::Cuda => cuda(args.no_overlap)?,
+            DeviceName::Cpu if args.no_overlap => {
+                return Err(Failure::Usage("--no-overlap is for --device cuda: leave it out".to_owned()));
+            }
+            DeviceName::Cpu => {}
         }
         let activations = activations.unwrap_or(tier.activations());
         let resident = args.resident.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -108,7 +110,7 @@ impl Machine {
     /// # Errors
     /// [`Failure::Usage`] on a GPU, whose memory no plan divides.
     pub(crate) fn within_memory(self, bytes: Option<u64>, context: Option<usize>) -> Result<Self, Failure> {
-        if bytes.is_some() && self.tier == Tier::Cuda {
+        if bytes.is_some() && has_own_memory(self.tier) {
             return Err(Failure::Usage(
                 "--memory is for --device cpu: no plan divides the memory of a GPU; choose with --resident how many \
                  bytes of weights stay on it"
@@ -174,7 +176,7 @@ fn cuda(keeps_kernels_apart: bool) -> Result<(), Failure> {
     if keeps_kernels_apart {
         yggc::backend::keep_kernels_apart();
     }
-    yggc::backend::cuda_device().map(|_| ()).map_err(|error| yggc::engine::Error::from(error).into())
+    yggc::backend::gpu(Tier::Cuda).map(|_| ()).map_err(|error| yggc::engine::Error::from(error).into())
 }
 
 #[cfg(not(feature = "cuda"))]

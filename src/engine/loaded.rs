@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    backend::KvFormat,
+    backend::{self, KvFormat, Loading},
     grammar::{Constraint, GrammarError, GrammarTokens, Matcher},
     model::{GgufVocabulary, Model, VocabularySource, draft_formats},
     plan::{BuildFingerprint, Fingerprints, MachineFingerprint, ModelFingerprint, PLAN_FORMAT},
@@ -114,7 +114,8 @@ impl Loaded {
             threads,
             resident: options.resident,
         };
-        let set = ExecutableSet::build(&model.graph, model.weights.as_ref(), &set_options)?;
+        let loading = Loading { weights: &*model.weights, kept: model.kept.as_ref(), watch: &*model.watch };
+        let set = ExecutableSet::load(&model.graph, &loading, &set_options)?;
         model.check_unchanged()?;
         if options.resident.is_some() {
             model.let_pages_go();
@@ -240,13 +241,14 @@ impl Loaded {
         self.tier
     }
 
+    /// Whether resident weights and sessions are in memory of a device's own, and streamed weights in pinned memory of the host.
+    pub fn has_own_memory(&self) -> bool {
+        backend::has_own_memory(self.tier)
+    }
+
     /// Whether forwards run on a device that this processor emulates: results count, timings mean nothing.
     pub fn is_emulated(&self) -> bool {
-        #[cfg(feature = "cuda")]
-        let is_emulated = crate::backend::cuda_device().is_ok_and(|device| device.is_emulated);
-        #[cfg(not(feature = "cuda"))]
-        let is_emulated = false;
-        self.tier == Tier::Cuda && is_emulated
+        backend::gpu(self.tier).is_ok_and(|gpu| gpu.is_some_and(|gpu| gpu.is_emulated))
     }
 
     /// What their linears make of activations.
@@ -280,7 +282,7 @@ impl Loaded {
 
 /// Processors this process may use; 1 where the system does not say. Counted once, before a thread that has sessions open is kept off some.
 pub fn default_threads() -> usize {
-    crate::backend::processors()
+    backend::processors()
 }
 
 /// Fingerprints of this machine, a model and this build.
@@ -310,9 +312,7 @@ pub fn fingerprints(
     let mut machine =
         MachineFingerprint::of_this_machine(threads, &kernels).map_err(|e| Error::device(e.to_string()))?;
     machine.resident_bytes = resident.map(|bytes| bytes as u64);
-    if tier == Tier::Cuda {
-        (machine.gpu, machine.driver) = accelerator()?;
-    }
+    (machine.gpu, machine.driver) = backend::gpu(tier)?.map(|gpu| (gpu.name, gpu.driver)).unzip();
     Ok(Fingerprints {
         machine,
         model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },
@@ -322,20 +322,6 @@ pub fn fingerprints(
             draft_formats: draft_formats(),
         },
     })
-}
-
-/// Name of the GPU and version of its driver.
-#[cfg(feature = "cuda")]
-fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
-    let device = crate::backend::cuda_device()?;
-    Ok((Some(device.name), Some(device.driver)))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn accelerator() -> Result<(Option<String>, Option<String>), Error> {
-    Err(Error::device(
-        "the device `cuda` is not built into this version of yggc: build it with the feature `cuda`",
-    ))
 }
 
 pub(super) fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {

@@ -356,7 +356,7 @@ impl Engine {
 
     /// Bytes of the host's memory that its session takes, as [`Options::memory_limit`] counts them: none on a GPU, which has memory of its own.
     pub fn session_host_bytes(&self) -> usize {
-        if self.loaded.tier() == Tier::Cuda { 0 } else { self.memory().session_bytes }
+        if self.loaded.has_own_memory() { 0 } else { self.memory().session_bytes }
     }
 }
 
@@ -385,7 +385,7 @@ fn within_memory(
     let Memory { weight_bytes, session_bytes, pinned_bytes, streamed_bytes: _ } =
         loaded.set().memory(options);
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-    if loaded.tier() == Tier::Cuda {
+    if loaded.has_own_memory() {
         if pinned_bytes <= limit {
             return Ok(());
         }

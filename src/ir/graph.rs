@@ -9,7 +9,7 @@ use petgraph::{
 };
 use ygg_kernels::{RopePairing, WeightFormat};
 
-use super::{GraphError, KeptBytes, Op, PackedDigest, PackedFile, PackedParts, Residence, Rows, ValueType};
+use super::{GraphError, Op, Residence, Rows, ValueType};
 
 /// A value, which is the result of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,31 +87,6 @@ pub trait WeightSource: Send + Sync {
     /// Bytes of a weight: `rows * format.row_bytes(columns)` of them. Lent where the source has them; else made by
     /// every call, in memory as long as the caller keeps them.
     fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]>;
-
-    /// Told when a weight lies where forwards read it, perhaps more than once. For those who watch it being loaded.
-    fn note_loaded(&self, _weight: WeightId) {}
-
-    /// What [`keep_packed`](Self::keep_packed) was given under this digest for these very weights, perhaps by another
-    /// process; `None` where nothing is kept.
-    fn kept_packed(&self, _digest: &PackedDigest) -> Option<KeptBytes> {
-        None
-    }
-
-    /// Given the weights as a backend has packed them, for it to find them next time. The digest names everything but
-    /// the weights that decides these bytes.
-    fn keep_packed(&self, _digest: &PackedDigest, _parts: &mut dyn PackedParts) {}
-
-    /// The file that keeps what has this digest, made of `parts` if there is none yet.
-    ///
-    /// # Errors
-    /// Why there is none and can be none, and what to do, for people.
-    fn packed_file(
-        &self,
-        _digest: &PackedDigest,
-        _parts: &mut dyn PackedParts,
-    ) -> Result<PackedFile, String> {
-        Err("no folder was given to keep packed weights in; give one".to_owned())
-    }
 }
 
 /// A rotary embedding.

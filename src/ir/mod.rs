@@ -14,7 +14,6 @@ mod graph;
 mod ids;
 mod linear_shape;
 mod op;
-mod packed_parts;
 mod placement;
 mod program;
 mod row_inputs;
@@ -34,9 +33,8 @@ pub(crate) use ids::id;
 pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};
 pub use linear_shape::LinearShape;
 pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};
-pub use packed_parts::{KEPT_ALIGNMENT, KeptBytes, PackedDigest, PackedFile, PackedParts, PartsInMemory};
 pub use placement::{
-    BudgetError, DeviceLayout, PAGE, Placed, Residence, Staging, StagingPlace, WeightSplit, WeightSplits,
+    BudgetError, PAGE, PackedSizes, Placed, Residence, Staging, StagingPlace, WeightSplit, WeightSplits,
 };
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::RowInputs;

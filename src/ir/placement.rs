@@ -7,11 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use ygg_kernels::{
-    cpu::packed_bytes,
-    cuda::packing::{ALIGNMENT, Layout},
-};
-
 use super::{Graph, GroupId, Norm, OpWeights, Program, WeightFormat, WeightId, WeightSpec};
 
 mod splits;
@@ -54,42 +49,15 @@ pub struct BudgetError {
     pub least: usize,
 }
 
-/// How a device lays out weights, as far as their bytes depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceLayout {
-    /// A processor: what is embedded may also be multiplied by.
-    Cpu,
-    /// A GPU: what is embedded lies as in the model's file, and everything is aligned.
-    Cuda,
-}
-
-impl DeviceLayout {
-    fn product(self, format: WeightFormat, rows: usize, columns: usize) -> usize {
-        match self {
-            Self::Cpu => packed_bytes(format, rows, columns),
-            Self::Cuda => {
-                let (codes, scales) = Layout::of(format).stack_bytes(rows, columns);
-                codes + scales
-            }
-        }
-    }
-
+/// How many bytes weights take as a device lays them out.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedSizes {
+    /// Of the matrix of a product: format, rows, columns.
+    pub product: fn(WeightFormat, usize, usize) -> usize,
     /// Of a matrix whose rows are embedded, where it lies apart from the same one in products.
-    fn rows(self, format: WeightFormat, rows: usize, columns: usize) -> Option<usize> {
-        let row = || format.row_bytes(columns).expect("the model's loader has checked sizes");
-        match self {
-            Self::Cpu => None,
-            Self::Cuda => Some((rows * row()).next_multiple_of(ALIGNMENT)),
-        }
-    }
-
-    fn vector(self, numbers: usize) -> usize {
-        let bytes = numbers * size_of::<f32>();
-        match self {
-            Self::Cpu => bytes,
-            Self::Cuda => bytes.next_multiple_of(ALIGNMENT),
-        }
-    }
+    pub rows: Option<fn(WeightFormat, usize, usize) -> usize>,
+    /// Of so many numbers behind each other.
+    pub vector: fn(usize) -> usize,
 }
 
 /// A matrix as it is packed.
@@ -145,20 +113,21 @@ impl Units {
 
 impl Graph {
     /// Decides where the weights of the graph's matrices are, for at most `budget` bytes of packed weights in memory,
-    /// the staging buffer among them. `program` is a program of this graph for a device of this layout.
+    /// the staging buffer among them. `program` is a program of this graph for a device on which weights have these
+    /// sizes.
     ///
     /// # Errors
     /// [`BudgetError`] if the budget does not hold what always stays.
     ///
     /// # Panics
-    /// If the layout has no room for one of the formats.
+    /// If the device does not read one of the formats.
     pub fn place(
         &mut self,
         program: &Program,
-        layout: DeviceLayout,
+        sizes: PackedSizes,
         budget: usize,
     ) -> Result<Placed, BudgetError> {
-        let units = units(program, layout);
+        let units = units(program, sizes);
         let first = units.first_streamed(budget)?;
         for id in units.units[first..].iter().flat_map(|unit| unit.stacks.iter().flatten()) {
             self.stream(*id);
@@ -168,11 +137,11 @@ impl Graph {
 }
 
 /// What can be streamed of the graph of a program.
-fn units(program: &Program, layout: DeviceLayout) -> Units {
+fn units(program: &Program, sizes: PackedSizes) -> Units {
     let spec = |id: &WeightId| -> &WeightSpec { &program.weights[id.0 as usize] };
     let packed = |ids: &[WeightId]| {
         let rows = ids.iter().map(|id| spec(id).rows).sum();
-        layout.product(spec(&ids[0]).format, rows, spec(&ids[0]).columns)
+        (sizes.product)(spec(&ids[0]).format, rows, spec(&ids[0]).columns)
     };
     let (mut vectors, mut fixed) = (BTreeSet::<Vec<WeightId>>::new(), 0);
     let (mut units, mut seen, mut embedded) = (Vec::<Unit>::new(), BTreeSet::new(), BTreeSet::new());
@@ -185,10 +154,10 @@ fn units(program: &Program, layout: DeviceLayout) -> Units {
             }
             OpWeights::Rows(weight) => {
                 let WeightSpec { format, rows, columns, .. } = *spec(&weight);
-                match layout.rows(format, rows, columns) {
+                match sizes.rows {
                     None => (vec![vec![weight]], packed(&[weight])),
                     Some(bytes) => {
-                        fixed += if embedded.insert(weight) { bytes } else { 0 };
+                        fixed += if embedded.insert(weight) { bytes(format, rows, columns) } else { 0 };
                         continue;
                     }
                 }
@@ -212,7 +181,7 @@ fn units(program: &Program, layout: DeviceLayout) -> Units {
         }
     }
     let numbers = |ids: &Vec<WeightId>| ids.iter().map(|id| spec(id).columns).sum();
-    Units { fixed: fixed + vectors.iter().map(|ids| layout.vector(numbers(ids))).sum::<usize>(), units }
+    Units { fixed: fixed + vectors.iter().map(|ids| (sizes.vector)(numbers(ids))).sum::<usize>(), units }
 }
 
 impl Graph {

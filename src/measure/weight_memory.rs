@@ -3,7 +3,7 @@
 use ygg_profiler::{Split, SubstituteBytes, WeightMemory};
 
 use crate::{
-    engine::{Error, Loaded, Tier},
+    engine::{Error, Loaded},
     runtime::{Pinning, SessionOptions},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 /// [`Error`] of kind `Internal` if the model does not compile again.
 pub(super) fn weight_memory(loaded: &Loaded) -> Result<Option<WeightMemory>, Error> {
     let set = loaded.set();
-    if loaded.tier() == Tier::Cuda || !set.graph().streams() {
+    if loaded.has_own_memory() || !set.graph().streams() {
         return Ok(None);
     }
     let Some((splits, placed)) = set.weight_splits()?.zip(set.placed()) else { return Ok(None) };

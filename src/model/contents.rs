@@ -32,8 +32,7 @@ impl Contents {
     /// # Errors
     /// [`ModelError::Storage`] if the system does not give them.
     pub fn stamps(&self) -> Result<Option<Vec<FileStamp>>, ModelError> {
-        let stamps = self.files.iter().map(|file| file.stamp().transpose());
-        Ok(stamps.collect::<Option<Result<_, _>>>().transpose()?)
+        Ok(FileStamp::of_all(&self.files)?)
     }
 
     /// Digests of the bytes of all tensors in hexadecimal, by name. Reads every file whole.

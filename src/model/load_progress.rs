@@ -1,61 +1,30 @@
 //! Reports the progress of loading weights.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, Mutex},
-};
+use std::sync::Mutex;
 
-use crate::ir::{Graph, KeptBytes, PackedDigest, PackedFile, PackedParts, WeightId, WeightSource};
+use crate::ir::{Graph, WeightId, WeightSource};
 
-/// A source of weights that counts how many bytes backends have loaded from it.
-pub(super) struct LoadProgress<F> {
-    weights: Arc<dyn WeightSource>,
-    seen: Mutex<Seen>,
-    total: u64,
-    report: F,
-}
+/// Told of every weight that lies where forwards read it, perhaps more than once.
+pub type Watch = Box<dyn Fn(WeightId) + Send + Sync>;
 
-/// What has been loaded so far.
-struct Seen {
-    /// Whether each weight was counted; a weight may be loaded several times.
-    counted: Vec<bool>,
-    bytes: u64,
-}
-
-impl<F: Fn(u64, u64) + Send + Sync> LoadProgress<F> {
-    /// The same weights; `report` is called with the bytes loaded so far and the total.
-    pub(super) fn new(weights: Arc<dyn WeightSource>, graph: &Graph, report: F) -> Self {
-        let ids = (0..).map(WeightId).take(graph.weights().len());
-        let total = ids.map(|id| weights.bytes(id).len() as u64).sum();
-        let seen = Seen { counted: vec![false; graph.weights().len()], bytes: 0 };
-        Self { weights, seen: Mutex::new(seen), total, report }
-    }
-}
-
-impl<F: Fn(u64, u64) + Send + Sync> WeightSource for LoadProgress<F> {
-    fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
-        self.weights.bytes(weight)
-    }
-
-    fn kept_packed(&self, digest: &PackedDigest) -> Option<KeptBytes> {
-        self.weights.kept_packed(digest)
-    }
-
-    fn keep_packed(&self, digest: &PackedDigest, parts: &mut dyn PackedParts) {
-        self.weights.keep_packed(digest, parts);
-    }
-
-    fn packed_file(&self, digest: &PackedDigest, parts: &mut dyn PackedParts) -> Result<PackedFile, String> {
-        self.weights.packed_file(digest, parts)
-    }
-
-    fn note_loaded(&self, weight: WeightId) {
+/// Calls `report` with the bytes of weights of the graph that are loaded, and of all, whenever another one is.
+pub(super) fn counting(
+    graph: &Graph,
+    weights: &dyn WeightSource,
+    report: impl Fn(u64, u64) + Send + Sync + 'static,
+) -> Watch {
+    let ids = (0..).map(WeightId).take(graph.weights().len());
+    let sizes: Vec<u64> = ids.map(|id| weights.bytes(id).len() as u64).collect();
+    let total = sizes.iter().sum();
+    // Bytes that are left to be counted of every weight, and those that were.
+    let seen = Mutex::new((sizes, 0));
+    Box::new(move |weight| {
         // The lock is held during the report, so that reports arrive in order.
-        let mut seen = self.seen.lock().expect("reports do not panic");
-        if std::mem::replace(&mut seen.counted[weight.0 as usize], true) {
-            return;
+        let (left, loaded) = &mut *seen.lock().expect("reports do not panic");
+        let bytes = std::mem::take(&mut left[weight.0 as usize]);
+        if bytes > 0 {
+            *loaded += bytes;
+            report(*loaded, total);
         }
-        seen.bytes += self.bytes(weight).len() as u64;
-        (self.report)(seen.bytes, self.total);
-    }
+    })
 }

@@ -85,10 +85,6 @@ impl WeightSource for Narrow {
             None => bytes,
         }
     }
-
-    fn note_loaded(&self, weight: WeightId) {
-        self.weights.note_loaded(weight);
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@ use std::{
 };
 
 use super::{
-    Identity, KeptPlace, ModelConfig, ModelError, ModelFingerprint, PackedNote, TensorInfo, TensorTable,
-    VocabularySource, gguf, kept::KeptWeights, load_progress::LoadProgress, safetensors,
+    Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable, VocabularySource, gguf,
+    load_progress::{Watch, counting},
+    safetensors,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource, WeightSpec},
-    storage::{MappedFile, StorageError},
+    packed::{KeptModel, KeptPlace, KeptWeights, PackedNote},
+    storage::{FileStamp, MappedFile, StorageError},
 };
 
 /// A model without its weights, as read from bytes. [`Model`] adds the owner of the weights.
@@ -58,6 +60,10 @@ pub struct Model {
     pub graph: Graph,
     /// Lends the bytes of the graph's weights from the mapped files.
     pub weights: Arc<dyn WeightSource>,
+    /// Where packed copies of its weights are kept, if it was [said](Self::kept_in).
+    pub kept: Option<KeptWeights>,
+    /// Told of every weight that is loaded; does nothing unless it is [watched](Self::watched).
+    pub watch: Watch,
     /// Where its tokenizer comes from.
     pub vocabulary: VocabularySource,
     /// Its chat template in Jinja, if it has one.
@@ -125,6 +131,8 @@ impl Model {
             config,
             graph,
             weights: Arc::new(MappedWeights { files: files.clone(), places }),
+            kept: None,
+            watch: Box::new(|_| ()),
             vocabulary,
             chat_template,
             stop_tokens,
@@ -146,9 +154,12 @@ impl Model {
         place: KeptPlace,
         report: impl Fn(PackedNote) + Send + Sync + 'static,
     ) -> Result<Self, ModelError> {
-        if let Some(kept) = KeptWeights::new(&self, place, report)? {
-            self.weights = Arc::new(kept);
-        }
+        let Some(stamps) = FileStamp::of_all(&self.files)? else { return Ok(self) };
+        let path = fs::canonicalize(&self.path)
+            .map_err(|source| ModelError::Read { path: self.path.clone(), source })?;
+        let (fingerprint, files) = (*self.fingerprint().as_bytes(), self.files.clone());
+        let model = KeptModel { path, fingerprint, files, stamps };
+        self.kept = Some(KeptWeights::new(place, model, report));
         Ok(self)
     }
 
@@ -160,7 +171,7 @@ impl Model {
     /// overlap, `loaded` grows with each, and the last call has `loaded == total`.
     #[must_use]
     pub fn watched(mut self, report: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.weights = Arc::new(LoadProgress::new(self.weights, &self.graph, report));
+        self.watch = counting(&self.graph, &*self.weights, report);
         self
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use yggc::{
     engine::{Activations, DrafterChoice, KvFormat, Options, PlanSource, Tier},
-    model::{KeptPlace, Model},
+    model::Model,
+    packed::KeptPlace,
     plan,
 };
 

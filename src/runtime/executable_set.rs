@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     backend::{
-        self, Activations, BackendError, CUDA_FORMATS, Executables, KvFormat, ReplayOptions, SlotLayout,
-        Tier, Workers,
+        self, Activations, BackendError, Executables, KvFormat, Loading, ReplayOptions, SlotLayout, Tier,
+        Workers,
     },
     compile::{self, CompileError},
     ir::{
-        Binding, DeviceLayout, DeviceSpec, Graph, Id, IdVec, Placed, Program, ProgramId, Substituted,
+        Binding, DeviceSpec, Graph, Id, IdVec, PackedSizes, Placed, Program, ProgramId, Substituted,
         WeightSource, WeightSplits,
     },
 };
@@ -41,6 +41,12 @@ pub struct SetOptions {
     /// Most bytes of packed weights in the device's memory, the buffer for streamed ones among them; `None` keeps all
     /// there.
     pub resident: Option<usize>,
+}
+
+impl SetOptions {
+    fn device(&self) -> DeviceSpec {
+        DeviceSpec { activations: self.activations, ..DeviceSpec::cpu(self.tier, self.kv_format) }
+    }
 }
 
 /// Sub-layers that a forward leaves out; made once, used by many forwards.
@@ -122,34 +128,43 @@ pub struct ExecutableSet {
     model_context: usize,
 }
 
-/// How a tier lays out weights; `None` if it streams none.
-fn layout(tier: Tier) -> Option<DeviceLayout> {
-    match tier {
-        Tier::Reference => None,
-        Tier::Cuda => Some(DeviceLayout::Cuda),
-        Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => Some(DeviceLayout::Cpu),
-    }
-}
-
 /// Makes the program of one width from a graph.
 pub(super) type Compile = fn(&Graph, Binding, &DeviceSpec) -> Result<Program, CompileError>;
+
+/// A program of one row, by which weights are divided, and how large they become.
+fn one_row(
+    compile: Compile,
+    graph: &Graph,
+    device: &DeviceSpec,
+) -> Result<(Program, PackedSizes), RuntimeError> {
+    let sizes = backend::packed_sizes(device.tier).ok_or(RuntimeError::NotStreamed { tier: device.tier })?;
+    Ok((compile(graph, Binding { width: 1, outputs: 1 }, device)?, sizes))
+}
 
 impl ExecutableSet {
     /// Most candidates of a row that a forward can be asked for.
     pub const MOST_CANDIDATES: usize = 64;
+
+    /// [Loads](Self::load) weights of which no packed copies are kept.
+    ///
+    /// # Errors
+    /// As `load`.
+    pub fn build(
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: &SetOptions,
+    ) -> Result<Self, RuntimeError> {
+        Self::load(graph, &Loading::of(weights), options)
+    }
 
     /// Compiles and loads one executable per width and role: of each width one that shows logits and one that shows
     /// candidates.
     ///
     /// # Errors
     /// [`RuntimeError`] when the device refuses.
-    pub fn build(
-        graph: &Graph,
-        weights: &dyn WeightSource,
-        options: &SetOptions,
-    ) -> Result<Self, RuntimeError> {
+    pub fn load(graph: &Graph, loading: &Loading<'_>, options: &SetOptions) -> Result<Self, RuntimeError> {
         Self::build_for(compile::compile, graph, options, |programs, device| {
-            backend::load(programs, device, weights, options.threads)
+            backend::load(programs, device, loading, options.threads)
         })
     }
 
@@ -185,10 +200,7 @@ impl ExecutableSet {
         widths.sort_unstable();
         widths.dedup();
         assert!(widths[0] >= 1, "a forward has at least one row");
-        let device = DeviceSpec {
-            activations: options.activations,
-            ..DeviceSpec::cpu(options.tier, options.kv_format)
-        };
+        let device = options.device();
         let mut graph = graph.clone();
         let placed = match options.resident {
             Some(budget) => Some(Self::place(&mut graph, compile, &device, budget)?),
@@ -233,13 +245,11 @@ impl ExecutableSet {
         budget: usize,
     ) -> Result<Placed, RuntimeError> {
         // Loading refuses what there are no kernels for.
-        let has_kernels = |graph: &Graph| graph.weights().iter().all(|w| CUDA_FORMATS.contains(&w.format));
-        if device.tier == Tier::Cuda && !has_kernels(graph) {
+        if !graph.weights().iter().all(|weight| backend::reads(device.tier, weight.format)) {
             return Ok(Placed::default());
         }
-        let layout = layout(device.tier).ok_or(RuntimeError::NotStreamed { tier: device.tier })?;
-        let one_row = compile(graph, Binding { width: 1, outputs: 1 }, device)?;
-        Ok(graph.place(&one_row, layout, budget)?)
+        let (one_row, sizes) = one_row(compile, graph, device)?;
+        Ok(graph.place(&one_row, sizes, budget)?)
     }
 
     /// All ways in which budgets can divide the weights of a graph that is not loaded yet.
@@ -247,11 +257,8 @@ impl ExecutableSet {
     /// # Errors
     /// [`RuntimeError`] if the graph does not compile, or the tier streams no weights.
     pub fn splits_of(graph: &Graph, options: &SetOptions) -> Result<WeightSplits, RuntimeError> {
-        let SetOptions { tier, kv_format, activations, .. } = *options;
-        let layout = layout(tier).ok_or(RuntimeError::NotStreamed { tier })?;
-        let device = DeviceSpec { activations, ..DeviceSpec::cpu(tier, kv_format) };
-        let one_row = compile::compile(graph, Binding { width: 1, outputs: 1 }, &device)?;
-        Ok(one_row.weight_splits(layout))
+        let (one_row, sizes) = one_row(compile::compile, graph, &options.device())?;
+        Ok(one_row.weight_splits(sizes))
     }
 
     /// All ways in which budgets can divide the weights of the model, where a budget was given for those in memory.
@@ -259,9 +266,11 @@ impl ExecutableSet {
     /// # Errors
     /// [`RuntimeError`] if the model's graph does not compile.
     pub fn weight_splits(&self) -> Result<Option<WeightSplits>, RuntimeError> {
-        let Some(layout) = self.placed.and_then(|_| layout(self.device.tier)) else { return Ok(None) };
-        let one_row = compile::compile(&self.graph, Binding { width: 1, outputs: 1 }, &self.device)?;
-        Ok(Some(one_row.weight_splits(layout)))
+        if self.placed.is_none() {
+            return Ok(None);
+        }
+        let (one_row, sizes) = one_row(compile::compile, &self.graph, &self.device)?;
+        Ok(Some(one_row.weight_splits(sizes)))
     }
 
     /// Where the weights of the model are, if a budget was given for those in memory.
@@ -325,7 +334,7 @@ impl ExecutableSet {
         let streamed_bytes = self.placed.map_or(0, |placed| placed.streamed);
         Memory {
             streamed_bytes,
-            pinned_bytes: if self.device.tier == Tier::Cuda { streamed_bytes } else { 0 },
+            pinned_bytes: if backend::has_own_memory(self.device.tier) { streamed_bytes } else { 0 },
             weight_bytes: self.executables.weight_bytes() - self.lent_bytes + of_drafts.sum::<usize>(),
             session_bytes: self.executables.replay_bytes(&self.replay_options(options, None)),
         }

@@ -12,7 +12,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
-    backend::{CUDA_FORMATS, Tier},
+    backend,
     compile::{self, CompileError},
     ir::{
         Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightId, WeightSource, WeightSpec,
@@ -184,8 +184,7 @@ impl ExecutableSet {
     /// Bits of the substitutes that the device can run, and bytes that each reads as a share of what the model reads.
     pub fn substitute_shares(&self) -> Vec<(u32, f64)> {
         let runs = |bits: &u32| {
-            let format = substitute_format(*bits);
-            format.is_some_and(|format| self.device.tier != Tier::Cuda || CUDA_FORMATS.contains(&format))
+            substitute_format(*bits).is_some_and(|format| backend::reads(self.device.tier, format))
         };
         (1..=8).filter(runs).map(|bits| (bits, self.graph.substitute_share(bits))).collect()
     }

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use super::{MappedFile, StorageError};
+
 /// Longest time that a file system gives two changes the same time.
 const CLOCK_TICK: Duration = Duration::from_secs(2);
 
@@ -41,6 +43,14 @@ impl FileStamp {
     #[cfg(not(unix))]
     pub(super) fn of(_: &Metadata) -> Option<Self> {
         None
+    }
+
+    /// Stamps of files as they are now; `None` on systems that note no changes.
+    ///
+    /// # Errors
+    /// [`StorageError`] if the system does not give them.
+    pub fn of_all(files: &[MappedFile]) -> Result<Option<Vec<Self>>, StorageError> {
+        files.iter().map(|file| file.stamp().transpose()).collect::<Option<Result<_, _>>>().transpose()
     }
 
     /// The stamp as bytes, equal for equal stamps.

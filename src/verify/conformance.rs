@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    backend::{Activations, KvFormat, Tier},
+    backend::{Activations, KvFormat, Tier, rounds_activations},
     ir::WeightFormat,
     plan::FittedPlan,
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions},
@@ -121,12 +121,7 @@ fn usual_difference(
     cache: KvFormat,
     layers: usize,
 ) -> f64 {
-    let rounds_activations = match tier {
-        Tier::Avx512Bf16 | Tier::Amx => formats.any(|format| format == WeightFormat::BF16),
-        // To halves where weights are halves.
-        Tier::Cuda => formats.any(|format| format != WeightFormat::F32),
-        Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 => false,
-    };
+    let rounds_activations = formats.any(|format| rounds_activations(tier, format));
     let of_linear = match activations {
         Activations::Int8 => 2f64.powf(-6.7),
         Activations::Native if rounds_activations => 2f64.powf(-8.5),

@@ -21,7 +21,10 @@ use yggc::{
     verify::logit_tolerance,
 };
 
-use crate::tiny_model::{Class, Dice, bits, everything, is_slow, models, session, tested_tiers};
+use crate::{
+    streaming::loading,
+    tiny_model::{Class, Dice, bits, everything, is_slow, models, session, tested_tiers},
+};
 
 /// Logits after every token of a text.
 fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
@@ -333,7 +336,7 @@ fn loading_is_told_of_to_its_end() {
                 threads: 2,
                 resident: None,
             };
-            ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).expect("it loads");
+            ExecutableSet::load(&model.graph, &loading(&model), &options).expect("it loads");
             let told = told.lock().expect("no listener panicked");
             let all = model
                 .graph

@@ -150,10 +150,7 @@ fn on_run_without_machine() -> Command {
 
 #[test]
 fn devices_that_are_not_there_end_with_4() {
-    #[cfg(feature = "cuda")]
-    let is_here = yggc::backend::cuda_device().is_ok();
-    #[cfg(not(feature = "cuda"))]
-    let is_here = false;
+    let is_here = yggc::backend::gpu(yggc::backend::Tier::Cuda).is_ok();
     let on_cuda = || {
         let mut on_cuda = on_run_without_machine();
         // The instruction set that the tests run with is no choice for a GPU.

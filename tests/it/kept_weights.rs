@@ -15,7 +15,8 @@ use ygg_kernels::WeightFormat;
 use yggc::{
     engine::{Activations, KvFormat, LoadOptions, Loaded, Pinning, Tier},
     measure::score,
-    model::{KeptPlace, Model, PackedNote, synthetic::SyntheticSpec},
+    model::{Model, synthetic::SyntheticSpec},
+    packed::{KeptPlace, PackedNote},
     storage::MappedFile,
 };
 

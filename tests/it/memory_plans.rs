@@ -21,7 +21,7 @@ use yggc::{
 use crate::{
     bad_input::refused,
     program::{success, yggc},
-    streaming::{opened, written},
+    streaming::{loading, opened, written},
     tiny_commands as tiny,
     tiny_model::best_tier,
 };
@@ -64,7 +64,8 @@ fn options(resident: usize) -> SetOptions {
 fn every_division_is_what_its_budget_gives() {
     let model = opened(&written(&folder("divisions"), "model.gguf", &spec()));
     let weights = model.weights.as_ref();
-    let build = |resident| ExecutableSet::build(&model.graph, weights, &options(resident)).expect("enough");
+    let build =
+        |resident| ExecutableSet::load(&model.graph, &loading(&model), &options(resident)).expect("enough");
     let splits = build(usize::MAX).weight_splits().expect("it compiles").expect("there is a budget");
     let session = SessionOptions { context: 64, tree_nodes: 4, threads: 1, pinning: Pinning::Floating };
     let bytes = |set: &ExecutableSet| set.memory(&session).weight_bytes;

@@ -13,9 +13,11 @@ use std::{
 use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
+    backend::Loading,
     engine::{Engine, LoadOptions, Loaded, Options},
     ir::Placed,
-    model::{KeptPlace, Model, synthetic::SyntheticSpec},
+    model::{Model, synthetic::SyntheticSpec},
+    packed::KeptPlace,
     plan::Schedule,
     runtime::{Choice, ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
     sample::Sampling,
@@ -81,6 +83,11 @@ pub(crate) fn opened(path: &Path) -> Model {
     model.kept_in(place, |_| ()).expect("the system says how old it is")
 }
 
+/// What the model's engine loads it with.
+pub(crate) fn loading(model: &Model) -> Loading<'_> {
+    Loading { weights: &*model.weights, kept: model.kept.as_ref(), watch: &*model.watch }
+}
+
 fn build(model: &Model, class: Class, resident: Option<usize>) -> Result<Arc<ExecutableSet>, RuntimeError> {
     let Class { tier, activations } = class;
     let options = SetOptions {
@@ -92,7 +99,7 @@ fn build(model: &Model, class: Class, resident: Option<usize>) -> Result<Arc<Exe
         threads: 2,
         resident,
     };
-    ExecutableSet::build(&model.graph, model.weights.as_ref(), &options).map(Arc::new)
+    ExecutableSet::load(&model.graph, &loading(model), &options).map(Arc::new)
 }
 
 /// A class of a tier that streams: int8 where there is that.

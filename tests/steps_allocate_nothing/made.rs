@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
+    backend::Loading,
     model::{
-        HiddenStateModel, KeptPlace, Model,
+        HiddenStateModel, Model,
         synthetic::{HiddenStateSpec, SyntheticSpec},
     },
+    packed::KeptPlace,
     plan::{
         Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, NgramSettings, RowChoice,
         RowRule, Schedule, SuffixSettings, WidthCost,
@@ -62,7 +64,8 @@ pub(crate) fn set_within(
     let (widths, kv_format) = (vec![4, 8], KvFormat::F16);
     let options =
         SetOptions { tier, kv_format, activations, widths, model_context: CONTEXT, threads: 1, resident };
-    ExecutableSet::build(&model.graph, model.weights.as_ref(), &options)
+    let loading = Loading { weights: &*model.weights, kept: model.kept.as_ref(), watch: &*model.watch };
+    ExecutableSet::load(&model.graph, &loading, &options)
 }
 
 /// Executables whose weights are streamed as far as can be.

@@ -15,7 +15,7 @@ use crate::ir::{IdVec, OutputId, Program, ProgramId, RowInputs, Step, StepId, We
 
 use super::{
     super::{
-        BackendError, Capabilities, Executables, Exercise, Instruments, Moment, Observer, Replay,
+        BackendError, Capabilities, Executables, Exercise, Instruments, Loading, Moment, Observer, Replay,
         ReplayOptions, memory::Arena,
     },
     CpuExecutables,
@@ -56,7 +56,7 @@ impl Executables for EagerExecutables {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
         let mut both = CpuExecutables::clone(&self.0);
-        both.add(programs, weights, threads)?;
+        both.add(programs, &Loading::of(weights), threads)?;
         Ok(Arc::new(Self::new(both)))
     }
 

@@ -21,7 +21,7 @@ use ygg_kernels::{
 
 use crate::ir::{DeviceSpec, IdVec, Program, ProgramId, StepId, WeightSource};
 
-use super::{BackendError, Executables, Replay, ReplayOptions, memory::KvCache};
+use super::{BackendError, Executables, Loading, Replay, ReplayOptions, memory::KvCache};
 pub(crate) use affinity::processors;
 #[cfg(feature = "planner")]
 pub(super) use eager::EagerExecutables;
@@ -54,7 +54,7 @@ impl CpuExecutables {
     pub(super) fn load(
         programs: Vec<Program>,
         device: &DeviceSpec,
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<Self, BackendError> {
         let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = *device;
@@ -63,28 +63,26 @@ impl CpuExecutables {
             available: available_tiers().iter().map(|t| t.name()).collect::<Vec<_>>().join(", "),
         })?;
         let kernels = kernels.with_activations(activations);
-        let weights = PackedWeights::default();
-        let embedding = None;
         let mut empty = Self {
             programs: IdVec::default(),
             steps: IdVec::default(),
             streams: IdVec::default(),
-            weights,
-            embedding,
+            weights: PackedWeights::default(),
+            embedding: None,
             kernels,
             kv_format,
         };
-        empty.add(programs, source, threads)?;
+        empty.add(programs, loading, threads)?;
         Ok(empty)
     }
 
     fn add(
         &mut self,
         programs: Vec<Program>,
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<(), BackendError> {
-        self.weights.pack(&programs, source, threads)?;
+        self.weights.pack(&programs, loading, threads)?;
         for program in &programs {
             let steps: IdVec<StepId, CpuStep> =
                 program.steps.iter().map(|step| CpuStep::resolve(step, &self.weights)).collect();
@@ -156,7 +154,7 @@ impl Executables for CpuExecutables {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
         let mut both = self.clone();
-        both.add(programs, weights, threads)?;
+        both.add(programs, &Loading::of(weights), threads)?;
         Ok(Arc::new(both))
     }
 
@@ -168,7 +166,7 @@ impl Executables for CpuExecutables {
     ) -> Result<Arc<dyn Executables>, BackendError> {
         let (programs_of_other, steps, streams) = <_>::default();
         let mut other = Self { programs: programs_of_other, steps, streams, ..self.clone() };
-        other.add(programs, weights, threads)?;
+        other.add(programs, &Loading::of(weights), threads)?;
         Ok(Arc::new(other))
     }
 

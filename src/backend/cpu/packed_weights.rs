@@ -12,13 +12,13 @@ use std::{
 
 use ygg_kernels::cpu::{self, ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target};
 
-use crate::ir::{
-    KEPT_ALIGNMENT, KeptBytes, Norm, Op, OpWeights, PackedDigest, PackedParts, PartsInMemory, Program,
-    Residence, Staging, WeightId, WeightSource, WeightSpec,
+use crate::{
+    ir::{Norm, Op, OpWeights, Program, Residence, Staging, WeightId, WeightSource, WeightSpec},
+    packed::{Append, KEPT_ALIGNMENT, KeptBytes, KeptWeights, PackedDigest},
 };
 
 use super::{
-    BackendError,
+    BackendError, Loading,
     streaming::{Streamer, Unit, UnitId},
 };
 use crate::backend::memory::probe;
@@ -94,7 +94,7 @@ impl PackedWeights {
     pub(super) fn pack(
         &mut self,
         programs: &[Program],
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<(), BackendError> {
         let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
@@ -112,15 +112,15 @@ impl PackedWeights {
         let (vectors, matrices): (Vec<Key>, Vec<Key>) =
             keys.into_iter().partition(|key| matches!(key, Key::Vector(_)));
         for key in vectors {
-            let vector = crate::backend::vector(&key.weights(), specs, source)?;
-            key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+            let vector = crate::backend::vector(&key.weights(), specs, loading.weights)?;
+            loading.note(&key.weights());
             self.places.insert(key, self.vectors.len());
             self.vectors.push(vector.into());
         }
         let packed = match is_first {
-            true => self.pack_first(&matrices, specs, source, threads)?,
+            true => self.pack_first(&matrices, specs, loading, threads)?,
             // Heads, substitutes and drafters: made by their sources, or small.
-            false => one_by_one(&matrices, specs, source, threads)?,
+            false => one_by_one(&matrices, specs, loading, threads)?,
         };
         for (key, matrix) in matrices.into_iter().zip(packed) {
             self.places.insert(key, self.matrices.len());
@@ -129,19 +129,18 @@ impl PackedWeights {
         Ok(())
     }
 
-    /// Packs the matrices of a model together, or takes them from where they were kept, and streams those that are to
-    /// be.
+    /// Packs the matrices of a model together, or takes them from where they were kept; streams those that are to be.
     fn pack_first(
         &mut self,
         matrices: &[Key],
         specs: &[WeightSpec],
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<Vec<PackedLinear>, BackendError> {
-        let stored: Vec<_> = matrices.iter().map(|key| key.stored(source)).collect();
+        let stored: Vec<_> = matrices.iter().map(|key| key.stored(loading.weights)).collect();
         let packings = matrices.iter().zip(&stored).map(|(key, stored)| packing_of(key, specs, stored));
         let packings = packings.collect::<Result<Vec<_>, _>>()?;
-        let note = |i: usize| matrices[i].weights().iter().for_each(|weight| source.note_loaded(*weight));
+        let note = |i: usize| loading.note(&matrices[i].weights());
         let digest = digest_of(matrices, specs, &packings);
         let is_streamed = |key: &Key| {
             let streamed = |weight: &WeightId| specs[weight.0 as usize].residence == Residence::Streamed;
@@ -149,9 +148,12 @@ impl PackedWeights {
         };
         let streamed: Vec<bool> = matrices.iter().map(is_streamed).collect();
         if !streamed.contains(&true) {
-            return kept_or_packed(packings, &digest, source, threads, &note);
+            return kept_or_packed(packings, &digest, loading.kept, threads, &note);
         }
-        let (packed, streamed) = stream(packings, &streamed, &digest, source, threads, &note)?;
+        let kept = loading.kept.ok_or_else(|| BackendError::NoStream {
+            reason: "no folder was given to keep packed weights in; give one".to_owned(),
+        })?;
+        let (packed, streamed) = stream(packings, &streamed, &digest, kept, threads, &note)?;
         self.streamed = Some(streamed);
         Ok(packed)
     }
@@ -267,17 +269,19 @@ fn digest_of(keys: &[Key], specs: &[WeightSpec], packings: &[Packing<'_>]) -> Pa
 fn kept_or_packed(
     packings: Vec<Packing<'_>>,
     digest: &PackedDigest,
-    source: &dyn WeightSource,
+    folder: Option<&KeptWeights>,
     threads: usize,
     note: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<PackedLinear>, BackendError> {
-    if let Some(kept) = source.kept_packed(digest) {
+    if let Some(kept) = folder.and_then(|folder| folder.kept(digest)) {
         (0..packings.len()).for_each(note);
         return Ok(from_kept(packings, &kept));
     }
     let packed = on_threads(packings, threads, note)?;
-    let parts: Vec<&[u8]> = packed.iter().map(PackedLinear::bytes).collect();
-    source.keep_packed(digest, &mut PartsInMemory::new(&parts));
+    if let Some(folder) = folder {
+        let sizes: Vec<usize> = packed.iter().map(|matrix| matrix.bytes().len()).collect();
+        folder.keep(digest, &sizes, &mut |part, append| append(packed[part].bytes()));
+    }
     Ok(packed)
 }
 
@@ -286,25 +290,23 @@ fn stream(
     packings: Vec<Packing<'_>>,
     is_streamed: &[bool],
     digest: &PackedDigest,
-    source: &dyn WeightSource,
+    folder: &KeptWeights,
     threads: usize,
     note: &(dyn Fn(usize) + Sync),
 ) -> Result<(Vec<PackedLinear>, Streamed), BackendError> {
-    let sizes = packings.iter().map(Packing::bytes).collect();
-    let mut parts = PartByPart { packings: &packings, sizes, threads };
-    let file = source.packed_file(digest, &mut parts).map_err(|reason| BackendError::NoStream { reason })?;
-    let mut at = file.start;
-    let starts = packings.iter().map(|packing| {
-        let start = at;
-        at += packing.bytes().next_multiple_of(KEPT_ALIGNMENT) as u64;
-        start
-    });
-    let starts: Vec<u64> = starts.collect();
-    let mut unit_of = BTreeMap::new();
-    let mut units = Vec::new();
-    for (i, packing) in packings.iter().enumerate().filter(|(i, _)| is_streamed[*i]) {
-        unit_of.insert(i, UnitId(units.len()));
-        units.push(Unit { start: starts[i] - file.start, bytes: packing.bytes() });
+    let sizes: Vec<usize> = packings.iter().map(Packing::bytes).collect();
+    let mut pack = |part: usize, append: &mut Append<'_>| {
+        let packed = on_threads(vec![packings[part].clone()], threads, &|_| ()).map_err(io::Error::other)?;
+        packed.iter().try_for_each(|matrix| append(matrix.bytes()))
+    };
+    let file = folder.file(digest, &sizes, &mut pack).map_err(|reason| BackendError::NoStream { reason })?;
+    let (mut units, mut unit_of, mut at) = (Vec::new(), BTreeMap::new(), 0);
+    for (i, bytes) in sizes.into_iter().enumerate() {
+        if is_streamed[i] {
+            unit_of.insert(i, UnitId(units.len()));
+            units.push(Unit { start: at, bytes });
+        }
+        at += bytes.next_multiple_of(KEPT_ALIGNMENT) as u64;
     }
     let sizes: Vec<usize> = units.iter().map(|unit| unit.bytes).collect();
     let staging = Staging::of(&sizes);
@@ -312,46 +314,27 @@ fn stream(
     let memory = cpu::Staging::new(staging.bytes)
         .map(Arc::new)
         .ok_or(BackendError::Memory { what, bytes: staging.bytes })?;
-    let (of_streamed, of_resident): (Vec<_>, Vec<_>) =
-        packings.into_iter().enumerate().partition(|(i, _)| is_streamed[*i]);
-    let numbers: Vec<usize> = of_resident.iter().map(|(i, _)| *i).collect();
-    let of_resident = of_resident.into_iter().map(|(_, packing)| packing).collect();
-    let resident = on_threads(of_resident, threads, &|r| note(numbers[r]))?;
-    let staged =
-        of_streamed.into_iter().zip(units.iter().zip(&staging.places)).map(|((i, packing), place)| {
-            note(i);
-            // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other
-            // times only.
-            (i, unsafe { packing.staged(&memory, Streamer::start_of(place.0, place.1)) })
-        });
-    let mut all: Vec<(usize, PackedLinear)> = numbers.into_iter().zip(resident).chain(staged).collect();
-    all.sort_by_key(|(i, _)| *i);
+    let of_resident = packings.iter().cloned().enumerate().filter(|(i, _)| !is_streamed[*i]);
+    let (numbers, of_resident): (Vec<usize>, Vec<_>) = of_resident.unzip();
+    let mut resident = on_threads(of_resident, threads, &|r| note(numbers[r]))?.into_iter();
+    let mut places = units.iter().zip(&staging.places);
+    let matrix = |(i, packing): (usize, Packing<'_>)| {
+        if !is_streamed[i] {
+            return resident.next().expect("packed above");
+        }
+        note(i);
+        let (unit, place) = places.next().expect("one for each");
+        // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other
+        // times only.
+        unsafe { packing.staged(&memory, Streamer::start_of(unit, place)) }
+    };
+    let packed = packings.into_iter().enumerate().map(matrix).collect();
     let staging_bytes = staging.bytes;
     let streamer = Arc::new(Streamer::new(file, &units, &staging, memory)?);
-    let packed = all.into_iter().map(|(_, matrix)| matrix).collect();
     Ok((packed, Streamed { units: unit_of, streamer, staging_bytes }))
 }
 
-/// Matrices that are packed one by one, for a file.
-struct PartByPart<'a, 'b> {
-    packings: &'a [Packing<'b>],
-    sizes: Vec<usize>,
-    threads: usize,
-}
-
-impl PackedParts for PartByPart<'_, '_> {
-    fn sizes(&self) -> &[usize] {
-        &self.sizes
-    }
-
-    fn part(&mut self, part: usize, write: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let packing = self.packings[part].clone();
-        let packed = on_threads(vec![packing], self.threads, &|_| ()).map_err(io::Error::other)?;
-        packed.iter().try_for_each(|matrix| write(matrix.bytes()))
-    }
-}
-
-/// Matrices where they were kept, as [`WeightSource::keep_packed`] says.
+/// Matrices where they were kept, as [`KeptWeights::keep`] says.
 fn from_kept(packings: Vec<Packing<'_>>, kept: &KeptBytes) -> Vec<PackedLinear> {
     const { assert!(KEPT_ALIGNMENT.is_multiple_of(ALIGNMENT)) };
     let mut at = 0;
@@ -377,15 +360,15 @@ fn reserve(sizes: &[usize]) -> Result<Vec<Reserved>, BackendError> {
 fn one_by_one(
     keys: &[Key],
     specs: &[WeightSpec],
-    source: &dyn WeightSource,
+    loading: &Loading<'_>,
     threads: usize,
 ) -> Result<Vec<PackedLinear>, BackendError> {
     let sizes: Vec<usize> = keys.iter().map(|key| key.packed_bytes(specs)).collect();
     let mut packed = Vec::with_capacity(keys.len());
     for (key, place) in keys.iter().zip(reserve(&sizes)?) {
-        let stored = key.stored(source);
+        let stored = key.stored(loading.weights);
         let packing = packing_of(key, specs, &stored)?;
-        let note = |_| key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+        let note = |_| loading.note(&key.weights());
         packed.extend(into_places(vec![packing], vec![place], threads, &note)?);
     }
     Ok(packed)

@@ -48,7 +48,7 @@ use ygg_kernels::{
 
 use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, WeightId, WeightSource};
 
-use super::{BackendError, Executables, Replay, ReplayOptions};
+use super::{BackendError, Executables, Gpu, Loading, Replay, ReplayOptions};
 pub use compiled::keep_compiled_kernels;
 pub use device::keep_kernels_apart;
 use device::{Device, check};
@@ -60,25 +60,11 @@ const MOST_HEAD_DIM: usize = 256;
 /// What the emulated driver of the tests calls its device.
 const EMULATED: &str = "emulated by the host";
 
-/// What the first GPU is, as the driver tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CudaDevice {
-    /// Its name.
-    pub name: String,
-    /// CUDA version that the driver offers.
-    pub driver: String,
-    /// Whether it is the tests' emulation: its results count, its timings mean nothing.
-    pub is_emulated: bool,
-}
-
-/// Looks at the first GPU, without loading kernels.
-///
-/// # Errors
-/// [`BackendError::NoCuda`] that says what is missing.
-pub fn cuda_device() -> Result<CudaDevice, BackendError> {
+/// The first GPU, as [`gpu`](super::gpu) says.
+pub(super) fn first_gpu() -> Result<Gpu, BackendError> {
     let (name, driver) = device::probe()?;
     let is_emulated = name == EMULATED;
-    Ok(CudaDevice { name, driver, is_emulated })
+    Ok(Gpu { name, driver, is_emulated })
 }
 
 /// An embedding matrix as the host reads rows of it.
@@ -91,7 +77,7 @@ struct EmbeddingRows {
 
 /// How the kernels of a forward reach the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     /// Captured as a graph once, launched as one; a kernel begins while the one before it ends, where the device can.
     Graph,
     /// Launched one by one by the host.
@@ -132,32 +118,11 @@ impl Clone for CudaExecutables {
 }
 
 impl CudaExecutables {
-    /// Programs to be replayed as graphs.
     pub(super) fn load(
-        programs: Vec<Program>,
-        spec: &DeviceSpec,
-        source: &dyn WeightSource,
-        threads: usize,
-    ) -> Result<Self, BackendError> {
-        Self::load_for(Way::Graph, programs, spec, source, threads)
-    }
-
-    /// Programs whose kernels are launched one by one: what graphs are measured against.
-    #[cfg(feature = "planner")]
-    pub(super) fn load_eager(
-        programs: Vec<Program>,
-        spec: &DeviceSpec,
-        source: &dyn WeightSource,
-        threads: usize,
-    ) -> Result<Self, BackendError> {
-        Self::load_for(Way::Eager, programs, spec, source, threads)
-    }
-
-    fn load_for(
         way: Way,
         programs: Vec<Program>,
         spec: &DeviceSpec,
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<Self, BackendError> {
         if spec.activations != Activations::Native {
@@ -189,16 +154,16 @@ impl CudaExecutables {
             row: Mutex::default(),
             failure: OnceLock::new(),
         };
-        empty.and(programs, source, threads)
+        empty.and(programs, loading, threads)
     }
 
     fn and(
         mut self,
         programs: Vec<Program>,
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<Self, BackendError> {
-        self.weights.upload(&self.device, &programs, source, threads)?;
+        self.weights.upload(&self.device, &programs, loading, threads)?;
         self.programs.extend(programs);
         if let Some(rows) = self.embedding() {
             self.row = Mutex::new(vec![0; rows.row_bytes]);
@@ -275,7 +240,7 @@ impl Executables for CudaExecutables {
         threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
         check_limits(&programs)?;
-        Ok(Arc::new(self.clone().and(programs, weights, threads)?))
+        Ok(Arc::new(self.clone().and(programs, &Loading::of(weights), threads)?))
     }
 
     fn beside(
@@ -292,8 +257,8 @@ impl Executables for CudaExecutables {
             _ => Device::open(self.layouts | layouts, self.way)?,
         };
         let layouts = self.layouts | layouts;
-        let other = Self { programs: IdVec::default(), layouts, device, ..self.clone() };
-        Ok(Arc::new(other.and(programs, weights, threads)?))
+        let beside = Self { programs: IdVec::default(), layouts, device, ..self.clone() };
+        Ok(Arc::new(beside.and(programs, &Loading::of(weights), threads)?))
     }
 
     fn embed(&self, token: u32, row: &mut [f32]) {

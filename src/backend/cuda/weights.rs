@@ -12,7 +12,13 @@ use ygg_kernels::{
     cuda::packing::{Layout, Stack},
 };
 
-use crate::ir::{HeadTokens, Norm, Op, OpWeights, Program, Residence, WeightId, WeightSource, WeightSpec};
+use crate::{
+    backend::{
+        Loading,
+        tier::{cuda_rows_bytes, cuda_stack_bytes, cuda_words_bytes},
+    },
+    ir::{HeadTokens, Norm, Op, OpWeights, Program, Residence, WeightId, WeightSource, WeightSpec},
+};
 
 use super::{
     super::BackendError,
@@ -53,22 +59,19 @@ impl Key {
     /// Bytes of what it is uploaded as.
     fn bytes(&self, specs: &[WeightSpec]) -> usize {
         let spec = |id: &WeightId| &specs[id.0 as usize];
-        let words = |count: usize| (count * size_of::<u32>()).next_multiple_of(ALIGNMENT);
         match self {
             Self::Stack(ids, _) => {
                 let WeightSpec { format, columns, .. } = *spec(&ids[0]);
                 let outputs = ids.iter().map(|id| spec(id).rows).sum();
-                let (codes, scales) = Layout::of(format).stack_bytes(outputs, columns);
-                codes + scales
+                cuda_stack_bytes(format, outputs, columns)
             }
             Self::Rows(id) => {
                 let WeightSpec { format, rows, columns, .. } = *spec(id);
-                let row = format.row_bytes(columns).expect("the model's loader has checked sizes");
-                (rows * row).next_multiple_of(ALIGNMENT)
+                cuda_rows_bytes(format, rows, columns)
             }
-            Self::Vector(id) => words(spec(id).columns),
-            Self::Biases(ids, _) => words(ids.iter().map(|id| spec(id).columns).sum()),
-            Self::Names(tokens) => words(tokens.len()),
+            Self::Vector(id) => cuda_words_bytes(spec(id).columns),
+            Self::Biases(ids, _) => cuda_words_bytes(ids.iter().map(|id| spec(id).columns).sum()),
+            Self::Names(tokens) => cuda_words_bytes(tokens.len()),
         }
     }
 
@@ -136,7 +139,7 @@ impl Weights {
         &mut self,
         device: &Arc<Device>,
         programs: &[Program],
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<(), BackendError> {
         let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
@@ -151,7 +154,7 @@ impl Weights {
             units.extend((!streamed.is_empty()).then_some(streamed));
         }
         if !units.is_empty() {
-            self.stream(device, units, specs, source, threads)?;
+            self.stream(device, units, specs, loading, threads)?;
         }
         let total = keys.iter().map(|key| key.bytes(specs)).sum();
         if total == 0 {
@@ -162,10 +165,11 @@ impl Weights {
         let mut at = 0;
         for key in keys {
             // What a source makes of a matrix is dropped before the next is made.
-            let stored = key.stored(source);
+            let stored = key.stored(loading.weights);
             let bytes = key.bytes(specs);
-            let place = upload.part(&Part::of(&key, specs, &stored, source)?, block.at(at, bytes))?;
-            key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+            let place =
+                upload.part(&Part::of(&key, specs, &stored, loading.weights)?, block.at(at, bytes))?;
+            loading.note(key.weights());
             at += bytes;
             self.places.insert(key, place);
         }
@@ -180,7 +184,7 @@ impl Weights {
         device: &Arc<Device>,
         units: Vec<Vec<Key>>,
         specs: &[WeightSpec],
-        source: &dyn WeightSource,
+        loading: &Loading<'_>,
         threads: usize,
     ) -> Result<(), BackendError> {
         assert!(self.streamed.is_none(), "the first programs multiply by all that is streamed");
@@ -190,8 +194,8 @@ impl Weights {
         let fill = |unit: UnitId, at: u64, host: &mut [u8]| {
             let (mut at, mut rest) = (at, host);
             for key in &units[unit.0] {
-                let stored = key.stored(source);
-                let stack = &match Part::of(key, specs, &stored, source)? {
+                let stored = key.stored(loading.weights);
+                let stack = &match Part::of(key, specs, &stored, loading.weights)? {
                     Part::Stack(stack) => stack,
                     Part::Rows(_) | Part::Words(_) => unreachable!("stacks are streamed"),
                 };
@@ -204,7 +208,7 @@ impl Weights {
                     (&mut codes[..rows * codes_of_row], &mut scales[..rows * scales_of_row]);
                 pack_rows(stack, 0..rows, codes, scales, threads)
                     .map_err(|source| BackendError::Threads { threads, source })?;
-                key.weights().iter().for_each(|weight| source.note_loaded(*weight));
+                loading.note(key.weights());
                 places.insert(key.clone(), Place::of(stack, at));
                 unit_of.insert(key.clone(), unit);
                 (at, rest) = (at + (code_bytes + scale_bytes) as u64, after);
@@ -382,7 +386,7 @@ impl Upload {
     fn plain(&mut self, bytes: &[u8], at: u64) -> Result<Place, BackendError> {
         let mut to = at;
         for chunk in bytes.chunks(STAGING_WORDS * size_of::<u32>()) {
-            self.copy(to, |staging, _| {
+            self.copy_split((to, to), usize::MAX, |staging, _| {
                 staging[..chunk.len()].copy_from_slice(chunk);
                 Ok(chunk.len())
             })?;
@@ -417,14 +421,6 @@ impl Upload {
             self.copy_split(to, code_bytes, pack)?;
         }
         Ok(Place::of(stack, codes_at))
-    }
-
-    fn copy(
-        &mut self,
-        to: u64,
-        fill: impl FnOnce(&mut [u8], usize) -> Result<usize, BackendError>,
-    ) -> Result<(), BackendError> {
-        self.copy_split((to, to), usize::MAX, fill)
     }
 
     /// Fills a buffer; its first `split` bytes go to the first address, the rest to the second.

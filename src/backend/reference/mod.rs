@@ -13,8 +13,8 @@ use crate::ir::{
 };
 
 use super::{
-    BackendError, Capabilities, Executables, Exercise, Instruments, Moment, Observer, Replay, ReplayOptions,
-    Tuning,
+    BackendError, Capabilities, Executables, Exercise, Instruments, Loading, Moment, Observer, Replay,
+    ReplayOptions, Tuning,
     memory::{Arena, KvCache},
 };
 
@@ -27,21 +27,20 @@ pub(super) struct ReferenceExecutables {
 }
 
 impl ReferenceExecutables {
-    pub(super) fn load(programs: Vec<Program>, kv_format: KvFormat, source: &dyn WeightSource) -> Self {
+    pub(super) fn load(programs: Vec<Program>, kv_format: KvFormat, loading: &Loading<'_>) -> Self {
         let mut empty = Self { programs: IdVec::default(), weights: Vec::new(), kv_format };
-        empty.add(programs, source);
+        empty.add(programs, loading);
         empty
     }
 
-    fn add(&mut self, programs: Vec<Program>, source: &dyn WeightSource) {
+    fn add(&mut self, programs: Vec<Program>, loading: &Loading<'_>) {
         let count = programs.first().map_or(0, |program| program.weights.len());
-        let id = |i: usize| WeightId(u32::try_from(i).expect("few weights"));
-        let loaded = |i| {
-            let weight = Arc::from(&*source.bytes(id(i)));
-            source.note_loaded(id(i));
-            weight
+        let loaded = |weight| {
+            let bytes = Arc::from(&*loading.weights.bytes(weight));
+            loading.note(&[weight]);
+            bytes
         };
-        self.weights.extend((self.weights.len()..count).map(loaded));
+        self.weights.extend((0..).map(WeightId).take(count).skip(self.weights.len()).map(loaded));
         self.programs.extend(programs);
     }
 
@@ -91,7 +90,7 @@ impl Executables for ReferenceExecutables {
         _threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
         let mut both = self.clone();
-        both.add(programs, weights);
+        both.add(programs, &Loading::of(weights));
         Ok(Arc::new(both))
     }
 
@@ -102,7 +101,7 @@ impl Executables for ReferenceExecutables {
         _threads: usize,
     ) -> Result<Arc<dyn Executables>, BackendError> {
         let mut other = Self { programs: IdVec::default(), ..self.clone() };
-        other.add(programs, weights);
+        other.add(programs, &Loading::of(weights));
         Ok(Arc::new(other))
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use yggc::{
     measure::profile_file,
-    model::{KeptFile, kept_files},
+    packed::{KeptFile, kept_files},
     plan,
 };
 

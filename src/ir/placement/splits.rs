@@ -2,7 +2,7 @@
 
 use crate::ir::{GroupId, Program, WeightId, substitute_format};
 
-use super::{DeviceLayout, Placed, Unit, Units, units};
+use super::{PackedSizes, Placed, Unit, Units, units};
 
 /// One way to divide weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub struct WeightSplits {
 }
 
 impl Program {
-    /// All ways to divide the weights of this program's graph, on a device of this layout.
+    /// All ways to divide the weights of this program's graph, on a device on which weights have these sizes.
     ///
     /// # Panics
-    /// If the layout has no room for one of the formats.
-    pub fn weight_splits(&self, layout: DeviceLayout) -> WeightSplits {
-        let units = units(self, layout);
+    /// If the device does not read one of the formats.
+    pub fn weight_splits(&self, sizes: PackedSizes) -> WeightSplits {
+        let units = units(self, sizes);
         let placed: Vec<Placed> = (0..=units.units.len()).map(|first| units.placed(first)).collect();
         let needed = |placed: &Placed| placed.resident + placed.staging;
         let whole = needed(&placed[units.units.len()]);
@@ -45,8 +45,8 @@ impl Program {
             let is_last = |next: &Placed| needed(next) > budget && whole > budget;
             match placed.get(first + 1) {
                 Some(next) if !is_last(next) => {}
-                Some(_) => all.push(self.split(&units, (first, *at), budget, layout)),
-                None => all.push(self.split(&units, (first, *at), whole, layout)),
+                Some(_) => all.push(self.split(&units, (first, *at), budget, sizes)),
+                None => all.push(self.split(&units, (first, *at), whole, sizes)),
             }
         }
         WeightSplits { fixed: units.fixed, all }
@@ -57,19 +57,19 @@ impl Program {
         units: &Units,
         (first, placed): (usize, Placed),
         budget: usize,
-        layout: DeviceLayout,
+        sizes: PackedSizes,
     ) -> WeightSplit {
         let (in_memory, streamed) = units.units.split_at(first);
         let is_whole = |group: GroupId| streamed.iter().all(|unit| unit.group != group);
         let whole = in_memory.iter().filter(|unit| is_whole(unit.group)).map(|unit| unit.bytes).sum();
-        let of_bits = |bits: u32| Some((bits, self.substitute_of(streamed, bits, layout)?));
+        let of_bits = |bits: u32| Some((bits, self.substitute_of(streamed, bits, sizes)?));
         let substitutes =
             if streamed.is_empty() { Vec::new() } else { (1..=8).filter_map(of_bits).collect() };
         WeightSplit { budget, placed, whole, substitutes }
     }
 
     /// Packed bytes of the substitutes of some matrices; `None` where one of them is not smaller.
-    fn substitute_of(&self, streamed: &[Unit], bits: u32, layout: DeviceLayout) -> Option<usize> {
+    fn substitute_of(&self, streamed: &[Unit], bits: u32, sizes: PackedSizes) -> Option<usize> {
         let format = substitute_format(bits)?;
         let of = |unit: &Unit| {
             let spec = |id: &WeightId| &self.weights[id.0 as usize];
@@ -79,7 +79,7 @@ impl Program {
             };
             let packed = |stack: &[WeightId]| {
                 let rows = stack.iter().map(|id| spec(id).rows).sum();
-                layout.product(format, rows, spec(&stack[0]).columns)
+                (sizes.product)(format, rows, spec(&stack[0]).columns)
             };
             let stacks = unit.stacks.iter().map(|stack| packed(stack));
             unit.stacks.iter().flatten().all(is_smaller).then(|| stacks.sum::<usize>())

@@ -26,7 +26,10 @@ use std::{
 
 use ygg_kernels::cpu;
 
-use crate::ir::{PAGE, PackedFile, Staging};
+use crate::{
+    ir::{PAGE, Staging},
+    packed::PackedFile,
+};
 
 use super::{BackendError, barrier::relax};
 use readers::{Chunk, chunks};

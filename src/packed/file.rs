@@ -3,14 +3,15 @@
 //! ```text
 //! magic "YGGKEPT\0", version: u32, bytes of the header: u32
 //! bytes of the weights: u64
-//! digests of 32 bytes each: of the packing, the model's fingerprint, of its files' stamps, of samples of the weights, of all weights
+//! digests of 32 bytes each: of the packing, the model's fingerprint, of its files' stamps, of samples of the weights,
+//!   of all weights
 //! path of the model
 //! BLAKE3 of all before, zeros up to a page, the weights
 //! ```
 
 use std::fmt;
 
-use crate::ir::PackedDigest;
+use super::PackedDigest;
 
 const MAGIC: &[u8; 8] = b"YGGKEPT\0";
 const VERSION: u32 = 2;

@@ -6,14 +6,39 @@ use std::{
     time::SystemTime,
 };
 
-use super::{
-    EXTENSION,
-    file::{Fault, Header},
-};
+use super::file::{Fault, Header};
 use crate::storage::{MappedFile, free_bytes};
 
+/// What the names of files of packed weights end in.
+pub(super) const EXTENSION: &str = "packed";
 /// Default limit of the folder in bytes.
 const DEFAULT_LIMIT: u64 = 32 << 30;
+
+/// Where packed weights are kept.
+#[derive(Clone, Debug)]
+pub struct KeptPlace {
+    /// The folder, which need not exist.
+    pub folder: PathBuf,
+    /// Packed weights of fewer bytes are not stored.
+    pub least_bytes: usize,
+    /// Limit of the folder in bytes. `None`: 32 GiB, but at most half of what would be free without the folder.
+    pub most_bytes: Option<u64>,
+    /// Weights of at most this many bytes are read into memory, where kernels read them faster; larger ones are mapped.
+    pub most_read_bytes: usize,
+}
+
+impl KeptPlace {
+    /// A folder with the usual limits.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            // Packing fewer takes less time than opening a file of them.
+            least_bytes: 16 << 20,
+            most_bytes: None,
+            most_read_bytes: 4 << 30,
+        }
+    }
+}
 
 /// A file of kept weights.
 #[derive(Clone, Debug, PartialEq, Eq)]

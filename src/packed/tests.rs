@@ -1,13 +1,18 @@
 //! Kept weights: used while nothing has changed, and only then.
 
 use std::{
-    sync::Mutex,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, SystemTime},
 };
 
-use super::*;
-use crate::{ir::PartsInMemory, model::synthetic::SyntheticSpec};
+use super::{
+    folder::{EXTENSION, limit_of},
+    *,
+};
+use crate::storage::{FileStamp, MappedFile};
 
 /// Weights of more bytes are mapped.
 const MOST_READ: usize = 64;
@@ -22,9 +27,13 @@ const PACKING: PackedDigest = [7; 32];
 impl Scene {
     fn new() -> Self {
         let scene = Self { folder: tempfile::tempdir().unwrap() };
-        SyntheticSpec::default().write_gguf(&scene.model()).unwrap();
+        scene.write();
         scene.settle(&scene.model());
         scene
+    }
+
+    fn write(&self) {
+        fs::write(self.model(), [5; 5000]).unwrap();
     }
 
     /// Another model, the same under another name.
@@ -36,7 +45,7 @@ impl Scene {
     }
 
     fn model(&self) -> PathBuf {
-        self.folder.path().join("tiny.gguf")
+        self.folder.path().join("model")
     }
 
     fn kept(&self) -> PathBuf {
@@ -52,12 +61,13 @@ impl Scene {
 
     /// What a start does that packs `parts` unless they are kept: what it reads then, and what it was told.
     fn start_with(&self, packing: PackedDigest, parts: &[&[u8]]) -> (Option<Vec<u8>>, Vec<PackedNote>) {
-        self.start_of(&self.model(), None, packing, parts)
+        self.start_of(&self.model(), [9; 32], None, packing, parts)
     }
 
     fn start_of(
         &self,
         model: &Path,
+        fingerprint: [u8; 32],
         most_bytes: Option<u64>,
         packing: PackedDigest,
         parts: &[&[u8]],
@@ -65,13 +75,16 @@ impl Scene {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&notes);
         let place = KeptPlace { folder: self.kept(), least_bytes: 8, most_bytes, most_read_bytes: MOST_READ };
-        let model = Model::open(model).unwrap();
-        let model = model.kept_in(place, move |note| told.lock().unwrap().push(note)).unwrap();
-        let found = model.weights.kept_packed(&packing).map(|kept| (*kept).as_ref().to_vec());
+        let files = vec![MappedFile::open(model).unwrap()];
+        let stamps = FileStamp::of_all(&files).unwrap().unwrap();
+        let model = KeptModel { path: fs::canonicalize(model).unwrap(), fingerprint, files, stamps };
+        let weights = KeptWeights::new(place, model, move |note| told.lock().unwrap().push(note));
+        let found = weights.kept(&packing).map(|kept| (*kept).as_ref().to_vec());
         if found.is_none() {
-            model.weights.keep_packed(&packing, &mut PartsInMemory::new(parts));
+            let sizes: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+            weights.keep(&packing, &sizes, &mut |part, append| append(parts[part]));
         }
-        drop(model);
+        drop(weights);
         (found, Arc::into_inner(notes).unwrap().into_inner().unwrap())
     }
 
@@ -120,13 +133,17 @@ fn the_second_start_maps_what_the_first_kept() {
 fn a_model_that_was_changed_is_packed_again() {
     let scene = Scene::new();
     scene.start();
+    let other_model = scene.start_of(&scene.model(), [8; 32], None, PACKING, &[&[1; 100], &[2; 64]]);
+    let replaced = vec![PackedNote::Outdated(scene.file()), PackedNote::Kept(scene.file())];
+    assert_eq!(other_model, (None, replaced.clone()), "another fingerprint");
+    assert_eq!(scene.start(), (None, replaced));
     let (bytes, modified) =
         (fs::read(scene.model()).unwrap(), fs::metadata(scene.model()).unwrap().modified().unwrap());
     let put_back = |time: SystemTime| {
         File::options().write(true).open(scene.model()).unwrap().set_modified(time).unwrap();
         scene.settle(&scene.model());
     };
-    // Between the samples of the fingerprint.
+    // The fingerprint stays: it is of samples.
     let mut changed = bytes.clone();
     let at = changed.len() - 2000;
     changed[at] ^= 1;
@@ -149,7 +166,7 @@ fn a_model_that_was_changed_is_packed_again() {
 #[test]
 fn a_model_that_was_just_written_is_not_kept_yet() {
     let scene = Scene { folder: tempfile::tempdir().unwrap() };
-    SyntheticSpec::default().write_gguf(&scene.model()).unwrap();
+    scene.write();
     let (found, notes) = scene.start();
     assert!(found.is_none() && matches!(notes[..], [PackedNote::Later(_)]), "{notes:?}");
     scene.settle(&scene.model());
@@ -240,7 +257,7 @@ fn writers_do_not_meet_and_leave_nothing_behind() {
 fn a_full_folder_loses_what_was_not_used_for_longest() {
     let scene = Scene::new();
     let models = ["a.gguf", "b.gguf", "c.gguf"].map(|name| scene.other(name));
-    let keep = |model: &Path, limit| scene.start_of(model, Some(limit), PACKING, &[&[1; 8192]]).1;
+    let keep = |model: &Path, limit| scene.start_of(model, [9; 32], Some(limit), PACKING, &[&[1; 8192]]).1;
     // A page of header, two of weights.
     let size = 3 * 4096;
     let kept = || -> Vec<PathBuf> {
@@ -260,7 +277,7 @@ fn a_full_folder_loses_what_was_not_used_for_longest() {
     assert!(notes[0].is_warning() && notes[0].to_string().contains("limit"), "{}", notes[0]);
     assert_eq!(kept(), [a.clone(), c]);
     // A model's own file is replaced, so it takes no room from the new one.
-    let outdated = scene.start_of(&a, Some(size), [8; 32], &[&[3; 8192]]).1;
+    let outdated = scene.start_of(&a, [9; 32], Some(size), [8; 32], &[&[3; 8192]]).1;
     assert!(matches!(outdated[..], [PackedNote::Outdated(_), PackedNote::Kept(_)]), "{outdated:?}");
     assert_eq!(kept(), [a]);
 }
@@ -268,13 +285,13 @@ fn a_full_folder_loses_what_was_not_used_for_longest() {
 #[test]
 fn without_a_limit_half_of_what_is_free_is_left() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(folder::limit_of(folder.path(), Some(7), 9), 7);
-    let most = folder::limit_of(folder.path(), None, u64::MAX);
+    assert_eq!(limit_of(folder.path(), Some(7), 9), 7);
+    let most = limit_of(folder.path(), None, u64::MAX);
     assert_eq!(most, 32 << 30);
     let missing = folder.path().join("missing");
-    assert_eq!(folder::limit_of(&missing, None, 0), 32 << 30);
+    assert_eq!(limit_of(&missing, None, 0), 32 << 30);
     if let Some(free) = crate::storage::free_bytes(folder.path()) {
-        assert!(folder::limit_of(folder.path(), None, 0) <= free);
+        assert!(limit_of(folder.path(), None, 0) <= free);
     }
 }
 
