@@ -149,7 +149,7 @@ pub fn plan_first(profile: &Profile, division: Option<Divided>, made_at: UnixTim
             let bytes = all.map_or(budget.bytes, |all| budget.bytes.min(all - 1));
             let within = MemoryBudget { bytes, ..budget };
             let mut plan = plan_within_memory(profile, &fix, within, made_at, &mut |_| {})?;
-            if let Some(memory) = &mut plan.memory {
+            if let Some(memory) = &mut plan.header.memory {
                 memory.budget_bytes = Some(budget.bytes);
             }
             Ok(plan)

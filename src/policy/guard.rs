@@ -4,7 +4,7 @@
 //! steps: a step that drafts earns the tokens that it emits and pays what it costs, as the plan says or as
 //! [`StepCosts`](super::StepCosts) corrects it by the clock. The same steps at the same costs always decide the same, and a
 //! request that accepts nothing loses a known number of plain steps, whatever was predicted of it.
-use crate::plan::GuardLimits;
+use crate::plan::{GuardLimits, Prediction};
 
 /// Steps after which an entry of the account counts about a third: what happened long ago counts little. Losses of less than
 /// [`GuardLimits::may_lose`] in so many steps are left alone.
@@ -31,6 +31,12 @@ pub struct GuardTerms {
 }
 
 impl GuardTerms {
+    /// Those of steps with this prediction.
+    pub fn new(predicted: &Prediction, limits: GuardLimits) -> Self {
+        let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = *predicted;
+        Self { aal, step_us, plain_step_us, limits }
+    }
+
     /// Plain steps that a probe may lose before it has failed.
     fn probe_may_lose(&self) -> f64 {
         self.limits.may_lose / 2.0
