@@ -53,9 +53,9 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
     }
     let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
     assert_eq!(keys(&shown), ["chosen", "findings", "plan"]);
-    assert_eq!(shown["plan"]["measured_at"].as_u64(), Some(made.header.measured_at.seconds()));
-    assert_eq!(shown["plan"]["made_at"].as_u64(), Some(made.header.made_at.seconds()));
-    let names: Vec<&str> = shown["plan"]["by_drafter"]
+    assert_eq!(shown["plan"]["header"]["measured_at"].as_u64(), Some(made.header.measured_at.seconds()));
+    assert_eq!(shown["plan"]["header"]["made_at"].as_u64(), Some(made.header.made_at.seconds()));
+    let names: Vec<&str> = shown["plan"]["bands"][0]["by_drafter"]
         .as_array()
         .expect("a list")
         .iter()
@@ -83,9 +83,11 @@ fn parts_of_a_plan_can_be_fixed() {
     let file = folder.path().join("fixed.plan");
     success(&search(&["--fix", "drafter=layer_skip,Dd=2,Wd=4,Wv=8"], &file));
     let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
-    let shape = &shown["chosen"]["shape"];
+    let chosen = &shown["chosen"];
+    let first = &chosen["ranges"][0];
+    let widest = first["row_choice"]["widths"].as_array().and_then(|widths| widths.last()).expect("a width");
     assert_eq!(
-        [&shape["depth"], &shape["draft_width"], &shape["verify_width"]].map(serde_json::Value::as_u64),
+        [&first["depth"], &chosen["draft_width"], &widest["width"]].map(serde_json::Value::as_u64),
         [Some(2), Some(4), Some(8)]
     );
     let answer = json(on_tiny("run").args(["-p", "hello", "-n", "8", "--json", "--plan"]).arg(&file));

@@ -303,7 +303,7 @@ fn good_drafts_are_chosen_and_every_drafter_kept() {
     for part in ["layer_skip", "lookup", "Dd", "verify", "acceptance (measured)", "GenuineIntel"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
-    assert_eq!(report::json(&plan)["chosen"]["shape"]["depth"], plan.bands[0].chosen().shape().depth);
+    assert_eq!(report::json(&plan)["chosen"]["ranges"][0]["depth"], plan.bands[0].chosen().first().depth);
 }
 
 #[test]
