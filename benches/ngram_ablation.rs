@@ -11,7 +11,7 @@ use yggc::{
     measure::read_prompts,
     plan::{DrafterKind, LookupSettings, NgramSettings, SuffixSettings},
     runtime::{Session, SessionOptions},
-    speculate::{Decoder, Limits, StepShape, make_drafter},
+    speculate::{BandSteps, Decoder, Limits, StepShape, make_drafter},
 };
 
 /// Room for the pool's 21 rows, the root, and as many guesses.
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let session = Session::open(Arc::clone(loaded.set()), &session_options)?;
         let drafter = make_drafter(&kind, &shape, &session)?;
-        let mut decoder = Decoder::new(session, drafter, shape)?;
+        let mut decoder = Decoder::new(session, vec![BandSteps::unplanned(drafter, &shape)])?;
         let (mut steps, mut emitted, mut drafted) = (0, 0, 0);
         for (i, prompt) in prompts.iter().enumerate() {
             let ends = loaded.end_ids();

@@ -39,7 +39,8 @@ def main():
         file, shown = program.plan("plan")
         program.record("configuration", name="plan", **shown)
         plans = {"plan": file}
-        for sub_plan in json.loads(program.command("plan", "show", file, "--json"))["plan"]["by_drafter"]:
+        greedy = json.loads(program.command("plan", "show", file, "--json"))["plan"]["bands"][0]
+        for sub_plan in greedy["by_drafter"]:
             name = sub_plan["name"]
             made = None if name in WITHOUT else program.plan(name, f"drafter={name}")
             # A drafter is fixed by name or kind: a name that is a kind too may have given another drafter's shape.

@@ -130,29 +130,28 @@ class Measuring:
 
     def shown(self, file):
         """What a plan says of the shape it chose, and what to expect of it by the length of the context."""
-        shown = json.loads(self.command("plan", "show", file, "--json"))
-        chosen = shown["chosen"]
-        shape, predicted = chosen["shape"], chosen["predicted"]
-        ranges = [{"context": shown["plan"]["context"], **chosen}, *chosen["longer_contexts"]]
+        chosen = json.loads(self.command("plan", "show", file, "--json"))["chosen"]
+        first = chosen["ranges"][0]
+        rows, predicted = first["row_choice"], first["predicted"]
         return {
             "drafter": chosen["name"],
-            "Dd": shape["depth"],
-            "Wd": shape["draft_width"],
-            "Wv": shape["verify_width"],
+            "Dd": first["depth"],
+            "Wd": chosen["draft_width"],
+            "Wv": rows["widths"][-1]["width"],
             "growth": growth_name(chosen["growth"]),
-            "rows": ROWS[chosen["row_choice"]["rule"]],
+            "rows": ROWS[rows["rule"]],
             "predicted": {key: predicted[key] for key in ["aal", "step_us", "tpot_us", "ar_tpot_us", "speedup"]},
-            "expected": chosen["unseen"],
+            "expected": first["unseen"],
             "by_context": [
                 {"context": known["context"], "ar_tpot_us": known["predicted"]["ar_tpot_us"], **known["unseen"]}
-                for known in ranges
+                for known in chosen["ranges"]
             ],
         }
 
     def alternatives(self):
         """Every shape that the planner priced for greedy requests."""
         file, _ = self.plan("alternatives")
-        return json.loads(self.command("plan", "show", file, "--json"))["plan"]["alternatives"]
+        return json.loads(self.command("plan", "show", file, "--json"))["plan"]["bands"][0]["alternatives"]
 
     def bench(self, phase, call, plans, arms, repetitions, sampling=()):
         """`yggc bench` of plan files by name; every answer becomes a line. Plain decoding is always among the arms, and only

@@ -24,8 +24,10 @@ fn show(plan: &Plan) {
     let screen = text(plan, UnixTime::default());
     assert!(screen.lines().all(|line| line.chars().count() <= 100), "{screen}");
     assert!(json(plan).is_object());
-    assert!(plan.priced().count() == plan.alternatives.len() && plan.by_drafter.contains(plan.chosen()));
-    let temperatures = plan.bands.iter().map(|band| band.temperature).chain([0.0, 0.9]);
+    for band in &plan.bands {
+        assert!(band.priced().count() == band.alternatives.len() && band.by_drafter.contains(band.chosen()));
+    }
+    let temperatures = plan.bands.iter().map(|band| band.temperature).chain([0.9]);
     let explained =
         temperatures.map(|temperature| explain_at(plan, temperature)).chain([explain::explain(plan)]);
     for explanation in explained {

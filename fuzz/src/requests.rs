@@ -6,7 +6,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use yggc::{
     engine::{Adjustment, Answer, Engine, FinishReason, Options, Pinning, Prompt, Request, Reuse, Sampling},
     runtime::SessionOptions,
-    speculate::{Begin, Decoder, Limits, Lookup, StepShape},
+    speculate::{BandSteps, Begin, Decoder, Limits, Lookup, StepShape},
 };
 
 use super::tiny::{CONTEXT, WIDEST, loaded};
@@ -61,7 +61,8 @@ fn open() -> Asked {
     };
     let session = loaded().session(&options, []).expect("a session opens");
     let lookup = Lookup::new(3, 1, &SHAPE).expect("lengths that it knows");
-    let drafting = Decoder::new(session, Some(Box::new(lookup)), SHAPE).expect("a planned width");
+    let drafting = Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(lookup)), &SHAPE)])
+        .expect("a planned width");
     Asked { engine, drafting }
 }
 

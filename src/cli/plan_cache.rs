@@ -103,7 +103,7 @@ impl CachedPlan {
         let fitted = |plan: Plan| {
             let mut here = self.here.clone();
             if self.divides_memory {
-                here.machine.resident_bytes = plan.fingerprints.machine.resident_bytes;
+                here.machine.resident_bytes = plan.header.fingerprints.machine.resident_bytes;
             }
             FittedPlan::new(plan, &here)
         };
@@ -271,13 +271,13 @@ mod tests {
         let mut plan = plan();
         plan::write(&plan, &place.path()).unwrap();
         assert!(matches!(place.find(), Found::Plan(_)));
-        plan.fingerprints.build.draft_formats = "f16 in q4_0".to_owned();
+        plan.header.fingerprints.build.draft_formats = "f16 in q4_0".to_owned();
         plan::write(&plan, &place.path()).unwrap();
         let Found::Unusable(why) = place.find() else { panic!("a plan of another build was used") };
         let expected = "formats of drafter models: expected `f16 in q4_0`, found `f16 in q8_0`";
         assert!(why.to_string().contains(expected), "{why}");
         // Where its own build would look, it is not even seen.
-        let other = CachedPlan::new(&cache, plan.fingerprints, None, None);
+        let other = CachedPlan::new(&cache, plan.header.fingerprints, None, None);
         assert!(matches!(other.find(), Found::Nothing));
     }
 

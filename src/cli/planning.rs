@@ -135,7 +135,7 @@ pub(crate) fn with_plan(
 /// Goes on without a drafter model that the time of a first use was too short to measure: speculation changes no
 /// answer.
 pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Plan) {
-    if plan.by_drafter.iter().any(|sub_plan| sub_plan.drafter.draft_model().is_some()) {
+    if plan.bands[0].by_drafter.iter().any(|sub_plan| sub_plan.drafter.draft_model().is_some()) {
         return;
     }
     if let Some(path) = draft_model.take() {

@@ -63,7 +63,7 @@ pub(crate) fn command(args: &VerifyArgs, cache: &CachePlace) -> Result<(), Failu
     let machine = Machine::new(&args.device)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, false)).transpose()?;
     let machine = machine.within(&given);
-    let planned = given.as_ref().and_then(|source| source.plan.memory.as_ref());
+    let planned = given.as_ref().and_then(|source| source.plan.header.memory.as_ref());
     let context = planned.map_or(DEFAULT_CONTEXT, |memory| (memory.context as usize).min(DEFAULT_CONTEXT));
     let prompts = args.prompts.as_deref().map_or_else(|| Ok(calibration_prompts()), read_prompts)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;

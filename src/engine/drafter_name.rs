@@ -1,6 +1,6 @@
 //! Names of drafters, as callers give them: what they choose, and the one refusal of those that choose nothing.
 
-use crate::plan::{DrafterId, DrafterKind, Plan, SubPlan};
+use crate::plan::{Band, DrafterId, DrafterKind, SubPlan};
 
 use super::{DrafterChoice, Error, Hint, Options};
 
@@ -29,24 +29,24 @@ impl Options {
         match &self.plan {
             None if name == DrafterId::None.name() => Ok(()),
             None => Err(without_plan(name, self.plan_absent_reason.as_deref())),
-            Some(source) => in_plan(name, &source.plan, &source.name).map(|_| ()),
+            Some(source) => in_band(name, &source.plan.bands[0], &source.name).map(|_| ()),
         }
     }
 }
 
-/// The sub-plan of the drafter with this name or of this kind in a plan.
+/// The sub-plan of the drafter with this name or of this kind in a band of a plan.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if there is none.
-pub(super) fn in_plan<'p>(name: &str, plan: &'p Plan, plan_name: &str) -> Result<&'p SubPlan, Error> {
-    plan.for_drafter(name).ok_or_else(|| {
-        let left_out = plan.left_out.iter().find(|left_out| left_out.name.as_str() == name);
+pub(super) fn in_band<'p>(name: &str, band: &'p Band, plan_name: &str) -> Result<&'p SubPlan, Error> {
+    band.for_drafter(name).ok_or_else(|| {
+        let left_out = band.left_out.iter().find(|left_out| left_out.name.as_str() == name);
         let why = match (left_out, DrafterId::of_name(name)) {
             (Some(left_out), _) => format!("no {}", left_out.lacks),
             (None, Some(_)) => "it never measured it".to_owned(),
             (None, None) => "there is no such drafter".to_owned(),
         };
-        let measured: Vec<&str> = plan.by_drafter.iter().map(|sub_plan| sub_plan.name.as_str()).collect();
+        let measured: Vec<&str> = band.by_drafter.iter().map(|sub_plan| sub_plan.name.as_str()).collect();
         refused(
             name,
             format!(

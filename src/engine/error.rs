@@ -230,6 +230,7 @@ impl From<SpeculateError> for Error {
             SpeculateError::Runtime(error) => error.into(),
             SpeculateError::Store(error) => error.into(),
             SpeculateError::Grammar(error) => error.into(),
+            SpeculateError::Plan(error) => error.into(),
             SpeculateError::Sample(_)
             | SpeculateError::EmptyPrompt
             | SpeculateError::Shape { .. }

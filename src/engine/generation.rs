@@ -90,7 +90,7 @@ impl<'e> Generation<'e> {
     /// The numbers so far.
     pub fn report(&self) -> Report {
         let Engine { decoder, backgrounds, .. } = &*self.engine;
-        Report::new(self.yielded, decoder, &backgrounds[decoder.way()][decoder.range()])
+        Report::new(self.yielded, decoder, &backgrounds[decoder.band()])
     }
 
     /// The tree of the step whose first token was the last event; `None` after every other event, and after the prefill's token. It

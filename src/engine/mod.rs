@@ -100,8 +100,8 @@ pub struct Engine {
     session_options: SessionOptions,
     /// Bytes of the sessions of drafter models, and of the hidden rows that they read.
     bytes_beside: usize,
-    /// By way and range of the decoder.
-    backgrounds: Vec<Vec<Background>>,
+    /// By band of the decoder.
+    backgrounds: Vec<Background>,
 }
 
 impl Engine {
@@ -150,8 +150,8 @@ impl Engine {
 
     fn assemble(mut loaded: Arc<Loaded>, drafting: Drafting, options: &Options) -> Result<Self, Error> {
         let tree_nodes = drafting.scratch_rows(options);
-        let Drafting { bands, widths: _, tunings } = drafting;
-        let kinds = || bands.iter().map(|band| &band.kind);
+        let Drafting { mut bands, backgrounds, widths: _, tunings } = drafting;
+        let kinds = || bands.iter().map(|steps| &steps.sub_plan.drafter);
         if kinds().any(|kind| kind.needs_executables()) {
             loaded = Arc::new(loaded.with_drafters(kinds())?);
         }
@@ -165,7 +165,10 @@ impl Engine {
         }
         let mut session = loaded.session(&session_options, kinds())?;
         tune(&mut session, &tunings)?;
-        let (decoder, backgrounds) = drafting::decoder(session, bands, options)?;
+        for steps in &mut bands {
+            steps.drafter = drafting::make_drafter(&steps.sub_plan, &session, options)?;
+        }
+        let decoder = Decoder::new(session, bands)?;
         Ok(Self { loaded, decoder, session_options, bytes_beside: beside, backgrounds })
     }
 
@@ -309,7 +312,7 @@ impl Engine {
     /// # Errors
     /// [`Error`] of kind `Input` if no drafter tunes itself, or the state is of another model.
     pub fn restore_skip_state(&mut self, state: SkipState) -> Result<(), Error> {
-        let drafter = self.backgrounds[self.decoder.way()][0].drafter.clone();
+        let drafter = self.decoder.sub_plan().drafter.name();
         let mut searches = self.decoder.skip_searches().peekable();
         if searches.peek().is_none() {
             return Err(Error::input(format!(
@@ -338,7 +341,7 @@ impl Engine {
     pub fn restore_ngrams(&mut self, saved: &[u8]) -> Result<(), Error> {
         let digest = self.loaded.model().fingerprint().to_string();
         let vocabulary = self.loaded.set().vocabulary();
-        let drafter = self.backgrounds[self.decoder.way()][0].drafter.clone();
+        let drafter = self.decoder.sub_plan().drafter.name();
         let mut all = self.decoder.ngrams().peekable();
         if all.peek().is_none() {
             return Err(Error::input(format!(

@@ -1,7 +1,7 @@
 //! What a finished request reports: measured and predicted.
 
 use crate::{
-    plan::DrafterId,
+    plan::{ContextRange, DrafterId, Stage, SubPlan, Worker},
     policy::{GuardTerms, SkipCounts},
     speculate::{Decoder, GuardCounts, ProposerCounts, Speculation, StepStage},
 };
@@ -80,34 +80,38 @@ pub struct Report {
     pub stages: Vec<StageReport>,
 }
 
-/// What the engine knows in addition to the counters.
+/// What the engine knows of a band beside what its decoder steps by.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Background {
-    pub(super) drafter: String,
+    /// Where the plan came from, if there is one.
     pub(super) plan: Option<String>,
-    pub(super) plan_temperature: Option<f32>,
-    pub(super) spec_off_reason: Option<String>,
-    pub(super) guard: Option<GuardTerms>,
-    pub(super) predicted_tpot_ms: Option<f64>,
-    pub(super) predicted_speedup: Option<f64>,
-    /// Stage name and predicted milliseconds per step.
-    pub(super) predicted_stages: Vec<(String, f64)>,
+    /// Why nothing is drafted, of plain decoding.
+    pub(super) off_reason: Option<String>,
+    /// Whether steps go as the plan predicts.
+    pub(super) is_predicted: bool,
 }
 
 impl Report {
     pub(super) fn new(tokens: usize, decoder: &Decoder, background: &Background) -> Self {
-        let stats = decoder.stats();
+        let Background { plan, off_reason, is_predicted } = background;
+        let (stats, sub_plan, range) = (decoder.stats(), decoder.sub_plan(), decoder.range());
         let switched_off = match decoder.speculation() {
             Speculation::AsOpened => None,
             Speculation::Off => Some(SWITCHED_OFF.to_owned()),
         };
+        let off_here = || {
+            let ContextRange { from, drafts, .. } = range;
+            (!drafts).then(|| format!("the plan expects no gain of drafting behind {from} tokens"))
+        };
+        let prediction =
+            Some(&range.predicted).filter(|_| *is_predicted && (range.drafts || sub_plan.is_plain()));
         let steps = stats.steps as f64;
         let tpot_ms =
             (stats.step_tokens > 0).then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
         // A step may have several stages of one name: the first forward of a drafter, and its others.
         let predicted = |name: &str| {
-            let of_name = background.predicted_stages.iter().filter(|(n, _)| n == name).map(|(_, ms)| *ms);
-            of_name.reduce(|sum, ms| sum + ms)
+            let of_name = prediction?.stages.iter().filter(|time| stage_name(&time.stage, sub_plan) == name);
+            of_name.map(|time| time.us / 1e3).reduce(|sum, ms| sum + ms)
         };
         let stages = StepStage::ALL
             .into_iter()
@@ -131,23 +135,37 @@ impl Report {
             ttft_ms: stats.prefill.as_secs_f64() * 1e3,
             tokens_per_s: tpot_ms.filter(|t| *t > 0.0).map(|t| 1e3 / t),
             macro_tokens_per_s: stats.macro_tokens_per_s(),
-            drafter: background.drafter.clone(),
-            plan: background.plan.clone(),
-            plan_temperature: background.plan_temperature,
+            drafter: sub_plan.drafter.name().to_owned(),
+            plan: plan.clone(),
+            plan_temperature: plan.is_some().then(|| decoder.temperature()),
             spec_off_reason: switched_off
-                .or_else(|| background.spec_off_reason.clone())
+                .or_else(|| off_reason.clone())
+                .or_else(off_here)
                 .or_else(|| decoder.has_slow_grammar().then(|| SLOW_GRAMMAR.to_owned()))
-                .or_else(|| background.guard.and_then(|terms| fell_back(stats.steps, &stats.guard, &terms))),
+                .or_else(|| {
+                    decoder.guard_terms().and_then(|terms| fell_back(stats.steps, &stats.guard, &terms))
+                }),
             acceptance_by_depth: stats.acceptance_by_depth(),
             counts_by_depth: stats.counts_by_depth(),
             paused_steps: stats.guard.paused_steps,
             walked_by_device: stats.walked_by_device,
             host_walk_reason: decoder.host_walk_reason().map(str::to_owned),
-            predicted_tpot_ms: background.predicted_tpot_ms,
-            predicted_speedup: background.predicted_speedup,
+            predicted_tpot_ms: prediction.map(|predicted| predicted.tpot_us / 1e3),
+            predicted_speedup: prediction.map(|_| range.unseen.speedup),
             skip_search: stats.skip_search,
             stages,
         }
+    }
+}
+
+/// The name under which a request of a sub-plan reports the time of a planned stage.
+fn stage_name(stage: &Stage, sub_plan: &SubPlan) -> &'static str {
+    match (stage, stage.worker()) {
+        // Forwards and growths are waited for with the verification behind them.
+        (Stage::FirstGrowth(_) | Stage::NextGrowth(_), _) if sub_plan.schedule.prunes_on_device() => "verify",
+        (_, Worker::Verifier) => "verify",
+        (_, Worker::Drafter) => "draft",
+        (_, Worker::Host(host)) => host.name(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::Error,
-    plan::GroupSet,
+    plan::{GroupSet, SubPlan},
     policy::{SkipCosts, SkipSearch, SkipTimes},
     runtime::{Session, SkipSet},
     speculate::{Drafter, SpeculateError, StepShape, Swift},
@@ -11,30 +11,28 @@ use crate::{
 use super::{Options, drafting::Drafting};
 
 impl Drafting {
-    /// Rows of a try, if a band tries skip sets.
-    fn window(&self, options: &Options) -> Option<usize> {
-        self.bands.iter().any(|band| band.skip_times.is_some()).then_some(options.skip_search.window)
-    }
-
     /// Widths to load a model with: the planned ones, and one that holds a try if no planned width does, so that a try is one
     /// forward.
     pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
-        let lacking = self.window(options).filter(|window| self.widths.iter().all(|width| width < window));
+        let tries = self.bands.iter().any(|steps| steps.sub_plan.drafter.facts().tunes_itself);
+        let window = tries.then_some(options.skip_search.window);
+        let lacking = window.filter(|window| self.widths.iter().all(|width| width < window));
         self.widths.iter().copied().chain(lacking).collect()
     }
 
     /// Rows after the committed prefix that steps write, of the band that needs most: those of its shape, and after them those of
     /// tries.
     pub(super) fn scratch_rows(&self, options: &Options) -> usize {
-        let rows = self.bands.iter().map(|band| {
-            let tries = if band.skip_times.is_some() { options.skip_search.window } else { 0 };
-            band.shape.scratch_rows(band.schedule) + tries
+        let rows = self.bands.iter().map(|steps| {
+            let SubPlan { drafter, schedule, .. } = &steps.sub_plan;
+            let tries = if drafter.facts().tunes_itself { options.skip_search.window } else { 0 };
+            StepShape::of(&steps.sub_plan).scratch_rows(*schedule) + tries
         });
         rows.max().unwrap_or(1)
     }
 }
 
-/// A drafter that leaves out `skipped` at first, whose tries write after the `bank` rows that its steps use and are counted by
+/// The drafter of `sub_plan` that leaves out `skipped` at first. Its tries write behind the rows that its steps use, and are counted by
 /// `times`.
 ///
 /// # Errors
@@ -43,8 +41,7 @@ impl Drafting {
 pub(super) fn self_tuning(
     skipped: &[u32],
     times: SkipTimes,
-    shape: &StepShape,
-    bank: usize,
+    sub_plan: &SubPlan,
     session: &Session,
     options: &Options,
 ) -> Result<Box<dyn Drafter>, Error> {
@@ -65,7 +62,8 @@ pub(super) fn self_tuning(
         )));
     }
     let costs = SkipCosts::new(times, 1.0 - skipped.len() as f64 / f64::from(groups));
-    let depth = u32::try_from(shape.depth).expect("shapes are small");
-    let search = SkipSearch::new(groups, skipped, depth, costs, settings);
-    Ok(Box::new(Swift::new(session, search, shape, options.draft_growth, bank)?))
+    let search = SkipSearch::new(groups, skipped, sub_plan.largest_shape().depth, costs, settings);
+    let shape = StepShape::of(sub_plan);
+    let bank = shape.scratch_rows(sub_plan.schedule);
+    Ok(Box::new(Swift::new(session, search, &shape, options.draft_growth, bank)?))
 }

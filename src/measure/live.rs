@@ -9,7 +9,7 @@ use ygg_profiler::{DrafterName, LivePrompt, LiveStep, LiveTrace};
 use crate::{
     engine::{Error, Loaded, Sampling},
     plan::DrafterKind,
-    speculate::{Decoder, Limits, StepShape, make_drafter},
+    speculate::{BandSteps, Decoder, Limits, StepShape, make_drafter},
     tree::{NodeId, TokenTree},
 };
 
@@ -99,7 +99,7 @@ impl Recording {
         let context = (longest + options.tokens + 1).clamp(2, loaded.set().model_context());
         let session = options.session(loaded, context, shape, Some(kind))?;
         let drafter = make_drafter(kind, shape, &session)?;
-        let mut decoder = Decoder::new(session, drafter, *shape)?;
+        let mut decoder = Decoder::new(session, vec![BandSteps::unplanned(drafter, shape)])?;
         let mut recorded: Vec<LivePrompt> = Vec::new();
         let start = Instant::now();
         for (prompt, ids) in prompts.iter().zip(&ids).filter(|(_, ids)| ids.len() < context) {

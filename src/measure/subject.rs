@@ -22,7 +22,8 @@ use crate::{
         VariantChange,
     },
     speculate::{
-        Budget, Decoder, Drafter, Limits, Stats, StepShape, StepStage, depth_features, make_drafter,
+        BandSteps, Budget, Decoder, Drafter, Limits, Stats, StepShape, StepStage, depth_features,
+        make_drafter,
     },
     tree::TokenTree,
 };
@@ -163,7 +164,7 @@ impl StepSubject {
             top_k: 0,
             draft_temperature: 1.0,
         };
-        let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)?;
+        let decoder = Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &shape)])?;
         let history = text.iter().copied().cycle().take(longest + 1).collect();
         let costs = loaded.set().widths().iter().map(|width| WidthCost {
             width: u32::try_from(*width).expect("widths are small"),

@@ -7,7 +7,7 @@ use ygg_profiler::{PromptTrace, StepTrace, TokenTrace};
 
 use crate::{
     engine::{Error, Loaded, Sampling},
-    speculate::{Begin, Decoder, Limits, StepShape, TraceObserver, make_drafter},
+    speculate::{BandSteps, Begin, Decoder, Limits, StepShape, TraceObserver, make_drafter},
 };
 
 use super::{
@@ -108,7 +108,7 @@ impl<'a> Answerer<'a> {
         let context = context.clamp(2, loaded.set().model_context());
         let session = options.session(loaded, context, &shape, kind)?;
         let drafter = kind.map(|kind| make_drafter(kind, &shape, &session)).transpose()?.flatten();
-        let decoder = Decoder::new(session, drafter, shape)?;
+        let decoder = Decoder::new(session, vec![BandSteps::unplanned(drafter, &shape)])?;
         let (prompts, features, steps) = (Vec::new(), Vec::new(), 0);
         Ok(Self { loaded, options, decoder, shape, context, prompts, features, steps })
     }

@@ -27,7 +27,7 @@ impl FittedPlan {
 
     /// Accepts a plan without comparing fingerprints. Output stays exact; predictions may not hold.
     pub fn forced(plan: Plan, here: &Fingerprints) -> Self {
-        let ignored = plan.fingerprints.differences(here);
+        let ignored = plan.header.fingerprints.differences(here);
         FittedPlan { plan, ignored }
     }
 

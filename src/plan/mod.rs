@@ -1,8 +1,8 @@
 //! The plan: the file that decides everything about speculation on one machine, and what it is made of.
 //!
-//! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), the [`Shape`] of
-//! a step, how its tree grows ([`GrowthChoice`]), in which order its stages run ([`Schedule`]), and how a step chooses its depth
-//! ([`DepthChoice`]) and its rows ([`RowChoice`]); depth and rows are others at longer contexts ([`ContextRange`]). [`write()`] and
+//! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), how its trees grow
+//! ([`GrowthChoice`]), in which order the stages of a step run ([`Schedule`]), and for every range of contexts ([`ContextRange`]) how deep a
+//! step drafts ([`DepthChoice`]) and how many rows it verifies ([`RowChoice`]). Decoders step by that description itself. [`write()`] and
 //! [`read()`] move plans through checked files; a [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at
 //! hand.
 //!
@@ -30,11 +30,9 @@ mod shape;
 mod sub_plan;
 mod token_list;
 
-pub use bands::{Band, nearest};
+pub use bands::{Alternative, Band, LeftOut, PricedShape, Refusal, check_temperatures, nearest};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, Knot};
-pub use contents::{
-    Alternative, ChosenTuning, LeftOut, Plan, PlannedPredictor, PlannedWidths, PricedShape, Refusal,
-};
+pub use contents::{ChosenTuning, Header, Plan, PlannedPredictor, PlannedWidths};
 pub use context_range::ContextRange;
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use drafter::*;

@@ -28,7 +28,7 @@ pub struct WidthCost {
 pub struct RowChoice {
     /// How a step chooses.
     pub rule: RowRule,
-    /// Ascending, not empty; the last is Wv of the shape.
+    /// Ascending, not empty; the last is Wv.
     pub widths: Vec<WidthCost>,
     /// Tokens per microsecond of decoding with this rule: the price of a step's time.
     pub rate: f64,
@@ -61,14 +61,13 @@ impl RowChoice {
         *holds.unwrap_or_else(|| self.widths.last().expect("a choice has a width"))
     }
 
-    /// Checks that the widths ascend to `widest`, their costs, and the rate.
-    pub(super) fn validate(&self, widest: u32) -> Result<(), PlanError> {
+    /// Checks that there are widths, that they ascend, their costs, and the rate.
+    pub(super) fn validate(&self) -> Result<(), PlanError> {
         let RowChoice { rule: _, widths, rate, calibration } = self;
         let show = || format!("{widths:?}");
         let ascending = widths.is_sorted_by(|a, b| a.width < b.width);
-        let ends =
-            widths.first().is_some_and(|w| w.width >= 1) && widths.last().is_some_and(|w| w.width == widest);
-        ensure(ascending && ends, "choice of rows", "widths ascending to Wv", show)?;
+        let begins = widths.first().is_some_and(|cost| cost.width >= 1);
+        ensure(ascending && begins, "choice of rows", "widths that ascend from 1 or more", show)?;
         let positive = widths.iter().all(|w| w.step_us.is_finite() && w.step_us > 0.0);
         ensure(positive, "choice of rows", "finite positive times", show)?;
         let is_rate = rate.is_finite() && *rate > 0.0;
@@ -89,20 +88,19 @@ mod tests {
     #[test]
     fn contradictory_choices_are_refused() {
         let good = [(1, 1.0), (4, 2.0)];
-        assert!(choice(RowRule::BestRate, &good).validate(4).is_ok());
-        for (widths, widest) in [
-            (&good[..], 8),
-            (&[], 1),
-            (&[(0, 1.0), (4, 2.0)], 4),
-            (&[(4, 1.0), (4, 2.0)], 4),
-            (&[(1, 0.0), (4, 2.0)], 4),
-            (&[(1, 1.0), (4, f64::NAN)], 4),
+        assert!(choice(RowRule::BestRate, &good).validate().is_ok());
+        for widths in [
+            &[][..],
+            &[(0, 1.0), (4, 2.0)],
+            &[(4, 1.0), (4, 2.0)],
+            &[(1, 0.0), (4, 2.0)],
+            &[(1, 1.0), (4, f64::NAN)],
         ] {
-            assert!(choice(RowRule::BestRate, widths).validate(widest).is_err(), "{widths:?}");
+            assert!(choice(RowRule::BestRate, widths).validate().is_err(), "{widths:?}");
         }
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let choice = RowChoice { rate, ..choice(RowRule::BestRate, &good) };
-            assert!(choice.validate(4).is_err(), "{rate}");
+            assert!(choice.validate().is_err(), "{rate}");
         }
     }
 }

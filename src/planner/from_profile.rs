@@ -77,7 +77,7 @@ pub fn plan_first(
     let bytes = all.map_or(budget.bytes, |all| budget.bytes.min(all - 1));
     let mut plan =
         plan_within_memory(profile, &fix, MemoryBudget { bytes, ..budget }, made_at, &mut |_, _| {})?;
-    if let Some(memory) = &mut plan.memory {
+    if let Some(memory) = &mut plan.header.memory {
         memory.budget_bytes = Some(budget.bytes);
     }
     Ok(plan)

@@ -8,7 +8,7 @@ use ygg_profiler::{LatencyTable, Stage};
 
 use super::unseen::PromptSpeed;
 use crate::{
-    plan::{GuardLimits, Prediction, SubPlan},
+    plan::{GuardLimits, SubPlan},
     policy::GuardTerms,
 };
 
@@ -33,10 +33,9 @@ pub(super) fn guard_limits(
     sub_plan: &SubPlan,
     by_prompt: &[PromptSpeed],
 ) -> GuardLimits {
-    let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = sub_plan.predicted;
     let limits = GuardLimits { resume: resume(table, context, sub_plan), ..GuardLimits::DEFAULT };
-    let terms = GuardTerms { aal, step_us, plain_step_us, limits };
-    let earnings = Earnings::of(by_prompt, plain_step_us);
+    let terms = GuardTerms::new(&sub_plan.first().predicted, limits);
+    let earnings = Earnings::of(by_prompt, terms.plain_step_us);
     earnings.map_or(limits, |earnings| earnings.limits(&terms))
 }
 
@@ -48,7 +47,7 @@ fn resume(table: &LatencyTable, context: u32, sub_plan: &SubPlan) -> f64 {
     let stage = Stage::Draft(sub_plan.name.clone());
     let widest = table.widths(&stage).last().copied().unwrap_or(1);
     let us = table.latency_us(&stage, widest, context).unwrap_or(0.0);
-    us * f64::from(MISSED.div_ceil(widest)) / sub_plan.predicted.ar_tpot_us
+    us * f64::from(MISSED.div_ceil(widest)) / sub_plan.first().predicted.ar_tpot_us
 }
 
 /// What steps earn, in plain steps each.

@@ -36,17 +36,9 @@ impl Search<'_> {
             let Some((steps, unseen)) = self.at_context(context, (best, others), free_drafters, fix)? else {
                 break;
             };
-            let SubPlan { shape, depth_choice, row_choice, predicted, .. } = steps;
-            ranges.push(ContextRange {
-                from: before + (context - before) / 2,
-                context,
-                drafts: unseen.is_gain() || fix.asks_for_speculation(),
-                depth: shape.depth,
-                depth_choice,
-                row_choice,
-                predicted,
-                unseen,
-            });
+            let from = before + (context - before) / 2;
+            let drafts = unseen.is_gain() || fix.asks_for_speculation();
+            ranges.push(ContextRange { from, drafts, unseen, ..steps });
             before = context;
         }
         Ok(ranges)
@@ -59,18 +51,9 @@ impl Search<'_> {
         (best, others): (&Point, &[&Point]),
         free_drafters: &mut [FreeDrafter<'_>],
         fix: &Fix,
-    ) -> Result<Option<(SubPlan, Unseen)>, SearchError> {
-        let SubPlan {
-            name,
-            drafter,
-            shape,
-            growth,
-            schedule,
-            draft_temperature,
-            depth_choice,
-            row_choice,
-            ..
-        } = &best.sub_plan;
+    ) -> Result<Option<(ContextRange, Unseen)>, SearchError> {
+        let SubPlan { name, drafter, growth, schedule, draft_temperature, .. } = &best.sub_plan;
+        let shape = best.sub_plan.shape();
         let Some(table) = self.table.reaching(context) else { return Ok(None) };
         let has_all = [Stage::Verify, Stage::Draft(name.clone())].iter().all(|stage| table.has_stage(stage));
         let Ok(plain) = plain_step(&table, context) else { return Ok(None) };
@@ -88,8 +71,8 @@ impl Search<'_> {
             } else {
                 fix.verify_width
             },
-            rows: Some(row_choice.rule),
-            depth_rule: Some(depth_choice.rule()),
+            rows: Some(best.sub_plan.row_rule()),
+            depth_rule: Some(best.sub_plan.depth_rule()),
             growth: Some(growth.rule()),
             schedule: Some(*schedule),
             objective: fix.objective,
@@ -102,6 +85,7 @@ impl Search<'_> {
             limits: &limits,
             schedules,
             draft_temperature,
+            context,
             place: 0,
             asked_for,
         };
@@ -112,10 +96,10 @@ impl Search<'_> {
             Err(SearchError::NoEvidence { .. }) => return Ok(None),
             Err(other) => return Err(other),
         };
-        points.retain(|point| !is_live || point.sub_plan.shape.verify_width <= shape.verify_width);
+        points.retain(|point| !is_live || point.sub_plan.shape().verify_width <= shape.verify_width);
         points.sort_by(best_first);
         let Some(point) = best_of(&points, origin.place, &limits) else { return Ok(None) };
         let unseen = unseen(self.profile, (&table, context), points.iter(), point, others);
-        Ok(Some((point.sub_plan.clone(), unseen)))
+        Ok(Some((point.sub_plan.first().clone(), unseen)))
     }
 }

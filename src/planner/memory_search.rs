@@ -17,8 +17,8 @@ use super::{
     splits::SplitPrices,
 };
 use crate::plan::{
-    DEFAULT_CONTEXT, DepthRule, Division, DrafterKind, Plan, PlannedMemory, RowChoice, RowRule, Schedule,
-    Shape, SubPlan, step_us,
+    ContextRange, DEFAULT_CONTEXT, DepthRule, Division, DrafterKind, Plan, PlannedMemory, RowChoice, RowRule,
+    Schedule, Shape, SubPlan, step_us,
 };
 
 /// What memory a plan may take.
@@ -91,7 +91,7 @@ pub fn make_plan_within(
         }
     }
     let Some(mut plan) = best else { return Err(refused.expect("a plan or a refusal of each candidate")) };
-    let memory = plan.memory.as_mut().expect("the profile has it");
+    let memory = plan.header.memory.as_mut().expect("the profile has it");
     memory.budget_bytes = Some(budget.bytes);
     memory.context = budget.context;
     memory.session_bytes = prices.memory.session_bytes(budget.context);
@@ -104,8 +104,8 @@ pub fn make_plan_within(
 fn expected_us(plan: &Plan, temperatures: &[f32]) -> f64 {
     let temperatures = if temperatures.is_empty() { &[0.0] } else { temperatures };
     let expected_us = |temperature: &f32| {
-        let band = plan.of_band(plan.band_for(*temperature));
-        band.chosen().predicted.ar_tpot_us / band.chosen().unseen.speedup
+        let ContextRange { predicted, unseen, .. } = plan.band_for(*temperature).chosen().first();
+        predicted.ar_tpot_us / unseen.speedup
     };
     temperatures.iter().map(expected_us).sum::<f64>() / temperatures.len() as f64
 }

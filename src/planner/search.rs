@@ -22,8 +22,9 @@ use super::{
     unseen::unseen,
 };
 use crate::plan::{
-    Acceptance, Band, Calibration, DepthChoice, DrafterKind, GrowthChoice, GuardLimits, LeftOut, Plan,
-    PlannedPredictor, Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
+    Acceptance, Band, Calibration, ContextRange, DepthChoice, DrafterKind, GrowthChoice, GuardLimits, Header,
+    LeftOut, Plan, PlannedPredictor, Prediction, RecordedAs, RowChoice, RowRule, Schedule, Shape, SubPlan,
+    Unseen,
 };
 
 /// Makes the plan that follows from `profile` on one thread, within what `fix` leaves open. The plan says that it was made at `made_at`;
@@ -31,7 +32,7 @@ use crate::plan::{
 ///
 /// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
 /// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
-/// among those it would try. A drafter without evidence is no candidate: the plan says so in [`Plan::left_out`].
+/// among those it would try. A drafter without evidence is no candidate: the plan says so in [`Band::left_out`].
 ///
 /// # Errors
 /// [`SearchError`]: an unusable profile, no evidence for the drafter that `fix` names, an unmeasured width or a fix that
@@ -69,7 +70,7 @@ pub fn make_plan_watched(
     let greedy = Recorded::greedy(profile);
     let context = reference_context(&greedy, &table);
     let plain = plain_sub_plan(&table, context)?;
-    let ar_tpot_us = plain.predicted.tpot_us;
+    let ar_tpot_us = plain.first().predicted.tpot_us;
     let warm = profile.temperatures().into_iter().filter(|temperature| *temperature > 0.0);
     let recorded = std::iter::once(greedy).chain(warm.map(|t| Recorded::warm(profile, t)));
     let recorded: Vec<Recorded<'_>> = recorded.collect();
@@ -99,31 +100,23 @@ pub fn make_plan_watched(
             Err(other) => return Err(other),
         }
     }
-    let mut planned = planned.into_iter();
-    let (greedy, predictors) = planned.next().expect("greedy requests are planned, or refused");
-    let bands: Vec<Band> = planned.map(|(band, _)| band).collect();
-    let Band { temperature: _, by_drafter, chosen_index, alternatives, refused, left_out } = greedy;
-    let all = by_drafter.iter().chain(bands.iter().flat_map(|band| &band.by_drafter));
-    let run = std::iter::once(&by_drafter[chosen_index as usize]).chain(bands.iter().map(Band::chosen));
-    let plan = Plan {
+    let (bands, mut predictors): (Vec<Band>, Vec<_>) = planned.into_iter().unzip();
+    let header = Header {
         created_by: format!("yggc {}", env!("CARGO_PKG_VERSION")),
         made_at,
         measured_at: profile.measured_at,
         fingerprints: profile.fingerprints.clone(),
         calibration: profile.calibration.clone(),
         fixed: fix.to_string(),
-        context,
-        memory: measured_division(profile, run),
-        planned: planned_widths(all),
-        bands,
-        predictors,
-        alternatives,
-        by_drafter,
-        chosen_index,
-        refused,
-        left_out,
-        tunings: choose_tunings(&profile.tunings),
+        memory: measured_division(profile, bands.iter().map(Band::chosen)),
+    };
+    let plan = Plan {
+        header,
         table,
+        planned: planned_widths(bands.iter().flat_map(|band| &band.by_drafter)),
+        tunings: choose_tunings(&profile.tunings),
+        predictors: predictors.swap_remove(0),
+        bands,
     };
     plan.validate()?;
     Ok(plan)
@@ -159,6 +152,8 @@ pub(super) struct Origin<'a> {
     pub(super) schedules: Vec<Schedule>,
     /// The temperature of its values; any if `None`.
     pub(super) draft_temperature: Option<f32>,
+    /// Committed tokens at which its steps are priced.
+    pub(super) context: u32,
     pub(super) place: usize,
     pub(super) asked_for: bool,
 }
@@ -193,6 +188,16 @@ impl Origin<'_> {
         let Priced { predicted, by_prompt } = priced;
         // Until the drafter's best is found and judged by other prompts than chose it.
         let unseen = Unseen::PLAIN;
+        let range = ContextRange {
+            from: 0,
+            context: self.context,
+            drafts: true,
+            depth: shape.depth,
+            depth_choice,
+            row_choice,
+            predicted,
+            unseen,
+        };
         let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
         Point {
             place: self.place,
@@ -201,18 +206,14 @@ impl Origin<'_> {
             sub_plan: SubPlan {
                 name: self.name.clone(),
                 drafter: self.kind.clone(),
-                shape,
+                draft_width: shape.draft_width,
                 growth,
                 schedule,
                 top_k,
                 draft_temperature,
-                depth_choice,
-                row_choice,
-                predicted,
-                unseen,
                 acceptance,
                 guard: GuardLimits::DEFAULT,
-                longer_contexts: Vec::new(),
+                ranges: vec![range],
             },
         }
     }
@@ -275,8 +276,9 @@ impl Search<'_> {
                 && (is_greedy || !schedule.walks_on_device())
         };
         let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
-        let draft_temperature = None;
-        let origin = Origin { name, kind: &kind, limits, schedules, draft_temperature, place, asked_for };
+        let (draft_temperature, context) = (None, self.context);
+        let origin =
+            Origin { name, kind: &kind, limits, schedules, draft_temperature, context, place, asked_for };
         self.shapes(&origin, free_drafter)
     }
 
@@ -356,9 +358,11 @@ impl Search<'_> {
             if chosen == Choice::Drafter(point.place) {
                 chosen_index = by_drafter.len() as u32;
             }
-            let guard = guard_limits(self.table, self.context, &point.sub_plan, &point.by_prompt);
-            let longer_contexts = self.longer_contexts((point, &bests), free_drafters, fix)?;
-            by_drafter.push(SubPlan { unseen, guard, longer_contexts, ..point.sub_plan.clone() });
+            let mut sub_plan = point.sub_plan.clone();
+            sub_plan.guard = guard_limits(self.table, self.context, &sub_plan, &point.by_prompt);
+            sub_plan.ranges[0].unseen = unseen;
+            sub_plan.ranges.extend(self.longer_contexts((point, &bests), free_drafters, fix)?);
+            by_drafter.push(sub_plan);
         }
         let Judged { points, best: _, predicted_depth_speedups, refused, left_out } = judged;
         let predictors = predictors(self.recorded.trained, &points, &predicted_depth_speedups, &by_drafter);
@@ -459,22 +463,12 @@ pub(super) fn speculative(
 fn plain_sub_plan(table: &LatencyTable, context: u32) -> Result<SubPlan, SearchError> {
     let stages = plain_step(table, context)?;
     let ar_tpot_us = stages.iter().map(|stage| stage.us).sum();
-    Ok(SubPlan {
-        name: DrafterName::new("none").expect("`none` is a drafter name"),
-        drafter: DrafterKind::None,
-        shape: Shape::PLAIN,
-        growth: GrowthChoice::Equal,
-        schedule: Schedule::Plain,
-        top_k: 0,
-        draft_temperature: 1.0,
-        depth_choice: DepthChoice::Fixed,
-        row_choice: RowChoice::fixed(1, ar_tpot_us),
-        predicted: Prediction::new(1.0, stages, ar_tpot_us),
-        unseen: Unseen::PLAIN,
-        acceptance: Acceptance::default(),
-        guard: GuardLimits::DEFAULT,
-        longer_contexts: Vec::new(),
-    })
+    let mut plain = SubPlan::unpriced(Shape::PLAIN);
+    let range = &mut plain.ranges[0];
+    range.context = context;
+    range.row_choice = RowChoice::fixed(1, ar_tpot_us);
+    range.predicted = Prediction::new(1.0, stages, ar_tpot_us);
+    Ok(plain)
 }
 
 /// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else the

@@ -124,16 +124,16 @@ pub(super) fn shared_substitute(all: &[Judged], fix: &Fix) -> Option<u32> {
 
 /// Larger speed-up first, of equal ones the simpler.
 pub(super) fn best_first(a: &Point, b: &Point) -> Ordering {
-    let speedup = |p: &Point| p.sub_plan.predicted.speedup;
+    let speedup = |p: &Point| p.sub_plan.first().predicted.speedup;
     speedup(b).total_cmp(&speedup(a)).then_with(|| simplest_first(a, b))
 }
 
 /// The smaller shape first, then fewer choices per step, then the simpler schedule, then the drafter named first.
 fn simplest_first(a: &Point, b: &Point) -> Ordering {
     let key = |p: &Point| {
-        let Shape { depth, draft_width, verify_width } = p.sub_plan.shape;
-        let chooses_rows = p.sub_plan.row_choice.rule == RowRule::BestRate;
-        let chooses_depth = p.sub_plan.depth_choice.rule() == DepthRule::Predicted;
+        let Shape { depth, draft_width, verify_width } = p.sub_plan.shape();
+        let chooses_rows = p.sub_plan.row_rule() == RowRule::BestRate;
+        let chooses_depth = p.sub_plan.depth_rule() == DepthRule::Predicted;
         (
             verify_width,
             depth,
@@ -158,8 +158,8 @@ pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Optio
     let objective = if all().next()?.asked_for { fix.objective() } else { Objective::Speedup };
     match objective {
         Objective::Speedup => {
-            let speedup = |point: &Point| point.sub_plan.predicted.speedup;
-            let is_fixed = |point: &&Point| point.sub_plan.depth_choice.rule() == DepthRule::Fixed;
+            let speedup = |point: &Point| point.sub_plan.first().predicted.speedup;
+            let is_fixed = |point: &&Point| point.sub_plan.depth_rule() == DepthRule::Fixed;
             let least =
                 all().find(is_fixed).map_or(0.0, |fixed| (1.0 + NOISE_MARGIN) * speedup(fixed).max(1.0));
             let own = || all().filter(|point| is_fixed(point) || speedup(point) >= least);
@@ -178,7 +178,7 @@ pub(super) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Optio
 /// Of points that come best first, the first of those with the most tokens per step.
 fn largest_aal<'p>(mut points: impl Iterator<Item = &'p Point>) -> Option<&'p Point> {
     let first = points.next()?;
-    let aal = |point: &Point| point.sub_plan.predicted.aal;
+    let aal = |point: &Point| point.sub_plan.first().predicted.aal;
     Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
 }
 
@@ -207,15 +207,14 @@ pub(super) fn choose(all: &[Best<'_>], fix: &Fix) -> Option<Choice> {
 pub(super) fn planned_widths<'a>(sub_plans: impl Iterator<Item = &'a SubPlan>) -> PlannedWidths {
     let mut verify = BTreeSet::from([1]);
     let mut draft = BTreeSet::from([1]);
-    for SubPlan { drafter, shape, growth, schedule, row_choice, longer_contexts, .. } in sub_plans {
-        let of_ranges = longer_contexts.iter().map(|range| &range.row_choice);
-        let choices = std::iter::once(row_choice).chain(of_ranges);
-        let widths = || choices.clone().flat_map(|choice| &choice.widths).map(|cost| cost.width);
+    for sub_plan in sub_plans {
+        let costs = || sub_plan.ranges.iter().flat_map(|range| &range.row_choice.widths);
+        let widths = || costs().map(|cost| cost.width);
         verify.extend(widths());
-        if drafter.runs_a_model() {
-            draft.extend(growth.draft_widths(shape));
+        if sub_plan.drafter.runs_a_model() {
+            draft.extend(sub_plan.growth.draft_widths(&sub_plan.shape()));
         }
-        if schedule.drafts_ahead() {
+        if sub_plan.schedule.drafts_ahead() {
             draft.extend(widths());
         }
     }
@@ -231,15 +230,13 @@ pub(super) fn predictors(
 ) -> Vec<PlannedPredictor> {
     let planned = |trained: &DepthPredictor| {
         let name = &trained.drafter;
-        let is_fixed =
-            |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_choice.rule() == DepthRule::Fixed;
-        let goes_by_it =
-            |plan: &SubPlan| plan.name == *name && plan.depth_choice.rule() == DepthRule::Predicted;
+        let is_fixed = |p: &&Point| p.sub_plan.name == *name && p.sub_plan.depth_rule() == DepthRule::Fixed;
+        let goes_by_it = |plan: &SubPlan| plan.name == *name && plan.depth_rule() == DepthRule::Predicted;
         let place = points.iter().find(|p| p.sub_plan.name == *name).map(|p| p.place);
         PlannedPredictor {
             name: name.clone(),
             report: trained.report.clone(),
-            fixed_speedup: points.iter().find(is_fixed).map(|point| point.sub_plan.predicted.speedup),
+            fixed_speedup: points.iter().find(is_fixed).map(|point| point.sub_plan.first().predicted.speedup),
             told_speedup: place.and_then(|place| predicted_depth_speedups.get(&place).copied()),
             network: by_drafter.iter().any(goes_by_it).then(|| trained.network.clone()),
         }
@@ -251,9 +248,8 @@ pub(super) fn predictors(
 /// values alone the best, and that of a sub-plan.
 pub(super) fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
     let key = |plan: &SubPlan| {
-        let Shape { depth, draft_width, verify_width } = plan.shape;
-        let chooses =
-            (plan.row_choice.rule == RowRule::BestRate, plan.depth_choice.rule() == DepthRule::Predicted);
+        let Shape { depth, draft_width, verify_width } = plan.shape();
+        let chooses = (plan.row_rule() == RowRule::BestRate, plan.depth_rule() == DepthRule::Predicted);
         (plan.name.clone(), [depth, draft_width, verify_width], plan.growth.rule(), plan.schedule, chooses)
     };
     let temperature = |plan: &SubPlan| plan.draft_temperature.to_bits();
@@ -272,17 +268,18 @@ pub(super) fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alte
             drafter: place
                 .and_then(|place| u16::try_from(place).ok())
                 .expect("few drafters, each with its best"),
-            shape: plan.shape,
+            shape: plan.shape(),
             growth: plan.growth.rule(),
             schedule: plan.schedule,
-            depth_rule: plan.depth_choice.rule(),
-            rule: plan.row_choice.rule,
-            aal: plan.predicted.aal,
-            step_us: plan.predicted.step_us,
+            depth_rule: plan.depth_rule(),
+            rule: plan.row_rule(),
+            aal: plan.first().predicted.aal,
+            step_us: plan.first().predicted.step_us,
         }
     };
     let plain = &by_drafter[0];
-    let place = points.partition_point(|point| point.sub_plan.predicted.speedup > plain.predicted.speedup);
+    let place = points
+        .partition_point(|point| point.sub_plan.first().predicted.speedup > plain.first().predicted.speedup);
     let (faster, slower) = points.split_at(place);
     let plans = faster.iter().map(|point| &point.sub_plan).chain([plain]);
     plans.chain(slower.iter().map(|point| &point.sub_plan)).map(alternative).collect()

@@ -87,13 +87,13 @@ pub(super) fn unseen<'p>(
     best: &Point,
     others: &[&Point],
 ) -> Unseen {
-    let Prediction { ar_tpot_us, speedup, .. } = best.sub_plan.predicted;
+    let Prediction { ar_tpot_us, speedup, .. } = best.sub_plan.first().predicted;
     let of_all = OfAll::surest(&best.by_prompt, others.iter().map(|other| &other.by_prompt[..]));
     let speedup = cross_fitted(points).map_or(speedup, |us| (ar_tpot_us / us).min(speedup)) / of_all.factor;
     let prompts = best.by_prompt.len();
     let of_prompts = of_all.error;
     let of_cells = NORMAL * cell_error(table, context, best);
-    let swing = profile.swing(best.sub_plan.shape.verify_width);
+    let swing = profile.swing(best.sub_plan.shape().verify_width);
     let (on_the_whole, at_a_time) = of_machine(swing);
     let factor = |of_prompts: f64, of_machine: f64| {
         1.0 + of_prompts.hypot(of_cells).hypot(NOISE_MARGIN).hypot(of_machine)
@@ -179,8 +179,8 @@ fn cell_error(table: &LatencyTable, context: u32, best: &Point) -> f64 {
             .map(|(_, summary)| 0.93 * summary.spread / f64::from(summary.samples.max(1)).sqrt());
         errors.fold(0.0, f64::max)
     };
-    let Prediction { step_us, stages, .. } = &best.sub_plan.predicted;
-    let widest = best.sub_plan.shape.verify_width.max(best.sub_plan.shape.draft_width);
+    let Prediction { step_us, stages, .. } = &best.sub_plan.first().predicted;
+    let widest = best.sub_plan.shape().verify_width.max(best.sub_plan.shape().draft_width);
     let of_step = stages.iter().map(|StageTime { stage, us }| us / step_us * error(stage, widest));
     of_step.fold(error(&Stage::Verify, 1), f64::hypot)
 }

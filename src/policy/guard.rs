@@ -1,11 +1,10 @@
 //! The guard: decides, per request, when drafting stops because it does not pay, and when it is tried again. Pure.
 //!
-//! A plan predicts a mean over its calibration prompts, and a request may accept less. So each request has an account,
-//! in plain steps. A step that drafts is credited with the tokens it emits and debited with its time over a plain
-//! step's, as planned or as [`StepCosts`](super::StepCosts) corrects it by the clock. Decisions follow from steps and
-//! costs alone. The loss of a request whose drafts are all refused is bounded, whatever was predicted
-//! (`docs/planning.md`).
-use crate::plan::GuardLimits;
+//! A plan predicts a mean over its calibration prompts; a request may accept less. So every request has an account in plain
+//! steps: a step that drafts earns the tokens that it emits and pays what it costs, as the plan says or as
+//! [`StepCosts`](super::StepCosts) corrects it by the clock. The same steps at the same costs always decide the same, and a
+//! request that accepts nothing loses a known number of plain steps, whatever was predicted of it.
+use crate::plan::{GuardLimits, Prediction};
 
 /// Time constant of the account: an entry that is so many steps old counts 1/e. A loss of less than
 /// [`GuardLimits::may_lose`] over so many steps is tolerated.
@@ -32,6 +31,12 @@ pub struct GuardTerms {
 }
 
 impl GuardTerms {
+    /// Those of steps with this prediction.
+    pub fn new(predicted: &Prediction, limits: GuardLimits) -> Self {
+        let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = *predicted;
+        Self { aal, step_us, plain_step_us, limits }
+    }
+
     /// Plain steps that a probe may lose before it has failed.
     fn probe_may_lose(&self) -> f64 {
         self.limits.may_lose / 2.0

@@ -50,9 +50,9 @@ impl StepCosts {
         StepCosts { plain_us, plain: 1.0, beyond: 1.0, further: 0.0, plain_in_a_row: 0, since_plain: 0 }
     }
 
-    /// Goes on from the corrections of steps at another context, whose plain step was planned to take another time.
-    pub fn go_on_from(&mut self, before: &Self) {
-        *self = StepCosts { plain_us: self.plain_us, ..*before };
+    /// Goes on with the same corrections behind another context, where a plain step was planned to take `plain_us`.
+    pub fn go_on_at(&mut self, plain_us: f64) {
+        self.plain_us = plain_us;
     }
 
     /// Takes note that a plain step took `us`.

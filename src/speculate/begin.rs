@@ -6,7 +6,7 @@ use crate::{
     sample::{Adjustment, Sampling},
 };
 
-use super::{Decoder, SpeculateError, Stats, forced::MOST_FORCED, stats::Lap, way::way_for};
+use super::{Decoder, SpeculateError, Stats, band::band_for, forced::MOST_FORCED, stats::Lap};
 
 /// What a request keeps of the one before it. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -115,9 +115,9 @@ impl Decoder {
             Reuse::Nothing => 0,
         };
         self.session.truncate(kept);
-        self.current = way_for(&self.ways, &sampling);
-        let Self { session, ways, current, sequence, step } = self;
-        let way = &mut ways[*current];
+        self.current = band_for(&self.bands, &sampling);
+        let Self { session, bands, current, sequence, step } = self;
+        let band = &mut bands[*current];
         sequence.history.clear();
         sequence.history.extend_from_slice(prompt);
         (sequence.is_cache_known, sequence.is_started) = (true, false);
@@ -138,11 +138,11 @@ impl Decoder {
         let first = first.token;
         sequence.history.push(first);
         (sequence.is_started, sequence.speculation) = (true, speculation);
-        way.restart();
-        if let Some(ahead) = way.ahead() {
+        band.restart();
+        if let Some(ahead) = band.ahead() {
             ahead.forget_heads();
         }
-        if let Some(drafter) = &mut way.drafter {
+        if let Some(drafter) = &mut band.steps.drafter {
             drafter.begin(&sequence.history);
             if speculation == Speculation::AsOpened {
                 drafter.prefill(&sequence.history, session)?;

@@ -1,20 +1,17 @@
-//! The decoder: a session, the ways of stepping it, and one request's sequence at a time.
+//! The decoder: a session, the bands by which it is stepped, and one request's sequence at a time.
 
 use std::iter;
 
 use crate::{
-    plan::{DepthCosts, DepthNetwork, DrafterId, Schedule},
-    policy::SkipSearch,
+    plan::{ContextRange, DrafterId, SubPlan, check_temperatures},
+    policy::{GuardTerms, SkipSearch},
     runtime::Session,
     tree::{NodeId, TokenTree},
 };
 
 use super::{
-    Drafter, LogProbs, Ngram, Policy, SpeculateError, Speculation, Stats, StepRange, StepShape,
-    drafter::source_of,
-    sequence::Sequence,
-    step::StepStorage,
-    way::{self, Way},
+    BandSteps, Drafter, LogProbs, Ngram, SpeculateError, Speculation, Stats, StepShape, band::BandState,
+    drafter::source_of, sequence::Sequence, step::StepStorage,
 };
 
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
@@ -23,97 +20,29 @@ use super::{
 pub struct Decoder {
     pub(super) session: Session,
     /// Ascending in temperature; one at least.
-    pub(super) ways: Vec<Way>,
-    /// The place of the way that the current request goes by.
+    pub(super) bands: Vec<BandState>,
+    /// The place of the band that the current request goes by.
     pub(super) current: usize,
     pub(super) sequence: Sequence,
     pub(super) step: StepStorage,
 }
 
 impl Decoder {
-    /// A decoder that steps with `shape`; without a drafter, or with depth 0, it decodes plainly.
+    /// A decoder that steps requests of each temperature as one of `bands` says, which ascend in temperature from 0. Tokens are the same
+    /// whatever they say.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the session has no executable for the verify width or no room for the tree.
-    pub fn new(
-        session: Session,
-        drafter: Option<Box<dyn Drafter>>,
-        shape: StepShape,
-    ) -> Result<Self, SpeculateError> {
-        let ways = vec![Way::new(0.0, drafter, shape, &session)?];
+    /// [`SpeculateError::Plan`] for temperatures that do not ascend, a sub-plan that contradicts itself, and one without its drafter or depth
+    /// network; [`SpeculateError::Shape`] if the session has no executable for a verify width or no room for a tree and its heads, or a depth
+    /// network is for a model of another width; [`SpeculateError::Schedule`] and [`SpeculateError::Device`] if a drafter or the device cannot
+    /// keep a schedule.
+    pub fn new(mut session: Session, bands: Vec<BandSteps>) -> Result<Self, SpeculateError> {
+        check_temperatures(bands.iter().map(|steps| steps.temperature))?;
+        let bands = bands.into_iter().map(|steps| BandState::open(steps, &mut session));
+        let bands = bands.collect::<Result<Vec<_>, _>>()?;
         let sequence = Sequence::new(session.set(), session.context())?;
-        let step = StepStorage::with_capacity(shape.tree_nodes());
-        Ok(Self { session, ways, current: 0, sequence, step })
-    }
-
-    /// The same decoder, with another way of stepping: for requests whose temperature is nearer to `temperature` than to that
-    /// of any way it has, the first of which is for 0. Ranges, schedule, policy and depths that are set from here on are this way's.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    ///
-    /// # Panics
-    /// If the temperature is not above that of the way before.
-    pub fn with_way(
-        mut self,
-        temperature: f32,
-        drafter: Option<Box<dyn Drafter>>,
-        shape: StepShape,
-    ) -> Result<Self, SpeculateError> {
-        way::push(&mut self.ways, Way::new(temperature, drafter, shape, &self.session)?);
-        self.current = self.ways.len() - 1;
-        let nodes = shape.tree_nodes().max(self.step.tree.capacity());
-        self.step = StepStorage::with_capacity(nodes);
-        Ok(self)
-    }
-
-    /// The same decoder, with other steps of the same way at longer contexts: policy and depths that are set from here on are this
-    /// range's. The drafter has to be made for the largest depth and verify width of all ranges, whose nodes may be more than the shape's;
-    /// a schedule is set after them. Tokens are the same in every range.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Shape`] as [`new`](Self::new), [`SpeculateError::Schedule`] if a schedule is set.
-    ///
-    /// # Panics
-    /// If it does not begin after the range before.
-    pub fn with_range(mut self, range: StepRange) -> Result<Self, SpeculateError> {
-        let way = &mut self.ways[self.current];
-        way.push_range(range, &self.session)?;
-        let nodes = way.shape.tree_nodes().max(self.step.tree.capacity());
-        self.step = StepStorage::with_capacity(nodes);
-        Ok(self)
-    }
-
-    /// The same decoder, with steps that go as `schedule` says. Trees and tokens are the same under every schedule.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Schedule`] if the drafter cannot keep it or depths are predicted, [`SpeculateError::Device`] if the device does
-    /// not offer it, [`SpeculateError::Shape`] if the session has no room for the heads.
-    pub fn with_schedule(mut self, schedule: Schedule) -> Result<Self, SpeculateError> {
-        self.ways[self.current].set_schedule(schedule, &mut self.session)?;
-        Ok(self)
-    }
-
-    /// The same decoder, with steps that verify as many rows as the policy chooses instead of all that the shape allows, and
-    /// with requests that stop drafting while it does not pay, if the policy has a guard.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Shape`] if the widest choice is not the shape's verify width, [`SpeculateError::Schedule`] if rows are chosen while
-    /// the device prunes.
-    pub fn with_policy(mut self, policy: Policy) -> Result<Self, SpeculateError> {
-        self.ways[self.current].set_policy(policy)?;
-        Ok(self)
-    }
-
-    /// The same decoder, with steps that choose their depth by the predictions of `network` and by `costs`.
-    ///
-    /// # Errors
-    /// [`SpeculateError::Shape`] if the network is for a model of another width, or the deepest choice is not the shape's,
-    /// [`SpeculateError::Schedule`] if heads are drafted ahead, which overwrites what the network would see, or the device
-    /// walks, which leaves none of it.
-    pub fn with_depths(mut self, costs: DepthCosts, network: DepthNetwork) -> Result<Self, SpeculateError> {
-        self.ways[self.current].set_depths(costs, network, &self.session)?;
-        Ok(self)
+        let nodes = bands.iter().map(|band| band.shape.tree_nodes()).max().unwrap_or(1);
+        Ok(Self { session, bands, current: 0, sequence, step: StepStorage::with_capacity(nodes) })
     }
 
     /// Continues from `history` as if all of it but the last token were committed, whatever the cache holds: for
@@ -123,14 +52,14 @@ impl Decoder {
     /// If the history is empty or longer than the context.
     pub fn assume_history(&mut self, history: &[u32]) {
         assert!((1..=self.session.context()).contains(&history.len()), "a history within the context");
-        let Self { session, ways, current, sequence, .. } = self;
+        let Self { session, bands, current, sequence, .. } = self;
         sequence.history.clear();
         sequence.history.extend_from_slice(history);
         session.assume_committed(history.len() - 1);
         (sequence.is_cache_known, sequence.is_started) = (false, true);
         sequence.speculation = Speculation::AsOpened;
-        ways[*current].restart();
-        if let Some(ahead) = ways[*current].ahead() {
+        bands[*current].restart();
+        if let Some(ahead) = bands[*current].ahead() {
             ahead.forget_heads();
         }
     }
@@ -140,14 +69,29 @@ impl Decoder {
         &self.sequence.history
     }
 
-    /// The place of the way that the current request goes by: 0 for the first, 1 for the first that was added.
-    pub fn way(&self) -> usize {
+    /// The place of the band that the current request goes by.
+    pub fn band(&self) -> usize {
         self.current
     }
 
-    /// The place of the range of contexts that its last step was in, from 0.
-    pub fn range(&self) -> usize {
-        self.ways[self.current].at()
+    /// The temperature of the band that the current request goes by.
+    pub fn temperature(&self) -> f32 {
+        self.bands[self.current].steps.temperature
+    }
+
+    /// What the current request is stepped by.
+    pub fn sub_plan(&self) -> &SubPlan {
+        &self.bands[self.current].steps.sub_plan
+    }
+
+    /// The range of contexts that its last step was in.
+    pub fn range(&self) -> &ContextRange {
+        self.bands[self.current].range()
+    }
+
+    /// What it must gain in that range to go on drafting, if it is guarded.
+    pub fn guard_terms(&self) -> Option<GuardTerms> {
+        self.bands[self.current].guard_terms()
     }
 
     /// Whether the current request drafts.
@@ -186,28 +130,28 @@ impl Decoder {
         self.sequence.sampler.log_probs()
     }
 
-    /// The searches of drafters for the sub-layers that they leave out, that of the way at work first.
+    /// The searches of drafters for the sub-layers that they leave out, that of the band at work first.
     pub fn skip_searches(&mut self) -> impl Iterator<Item = &mut SkipSearch> {
         self.drafters().filter_map(|drafter| drafter.skip_search())
     }
 
-    /// The n-gram dictionaries of drafters, those of the way at work first.
+    /// The n-gram dictionaries of drafters, those of the band at work first.
     pub fn ngrams(&mut self) -> impl Iterator<Item = &mut Ngram> {
         self.drafters().filter_map(|drafter| drafter.ngrams())
     }
 
-    /// The drafters of all ways, that of the way at work first.
+    /// The drafters of all bands, that of the band at work first.
     fn drafters(&mut self) -> impl Iterator<Item = &mut Box<dyn Drafter>> {
-        let (before, rest) = self.ways.split_at_mut(self.current);
-        let (current, behind) = rest.split_first_mut().expect("the way at work is one of them");
-        let ways = iter::once(current).chain(before).chain(behind);
-        ways.filter_map(|way| way.drafter.as_mut())
+        let (before, rest) = self.bands.split_at_mut(self.current);
+        let (current, behind) = rest.split_first_mut().expect("the band at work is one of them");
+        let bands = iter::once(current).chain(before).chain(behind);
+        bands.filter_map(|band| band.steps.drafter.as_mut())
     }
 
     /// Why the host walks through the trees of the current request although the schedule leaves that to the device: requests whose
     /// tokens the host must draw or report fall back to host-driven steps. `None` where the device walks, or the schedule is another.
     pub fn host_walk_reason(&self) -> Option<&'static str> {
-        self.ways[self.current].host_walk_reason(&self.sequence.sampler)
+        self.bands[self.current].host_walk_reason(&self.sequence.sampler)
     }
 
     /// Whether the request's grammar takes so long to follow that its steps draft no more.
@@ -233,7 +177,7 @@ impl Decoder {
 
     /// The shape of its steps, of its largest range.
     pub fn shape(&self) -> &StepShape {
-        &self.ways[self.current].shape
+        &self.bands[self.current].shape
     }
 
     /// The session.

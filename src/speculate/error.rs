@@ -2,7 +2,11 @@
 
 use super::StoreError;
 use crate::{
-    grammar::GrammarError, plan::Schedule, runtime::RuntimeError, sample::SampleError, storage::SealError,
+    grammar::GrammarError,
+    plan::{PlanError, Schedule},
+    runtime::RuntimeError,
+    sample::SampleError,
+    storage::SealError,
 };
 
 /// Why decoding refuses.
@@ -20,6 +24,9 @@ pub enum SpeculateError {
     /// The corpus store of a drafter cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Bands or a sub-plan that contradict themselves, or a sub-plan without what its steps need.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// A prompt without tokens.
     #[error("the prompt is empty: expected at least one token")]
     EmptyPrompt,
@@ -47,7 +54,7 @@ pub enum SpeculateError {
         /// What the device would have to do.
         expected: &'static str,
     },
-    /// A schedule that the drafter, or the prediction of depths, cannot keep.
+    /// A schedule that the drafter cannot keep.
     #[error(
         "schedule {schedule}: expected {expected}, found {found}; plan again or fix schedule={}",
         Schedule::Plain

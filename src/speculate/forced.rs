@@ -42,9 +42,9 @@ impl Step<'_> {
         }
         let most = self.foresee()?;
         let is_complete = self.sequence.sampler.is_complete();
-        let Self { session, way, sequence, storage, limits, lap, .. } = self;
+        let Self { session, band, sequence, storage, limits, lap, .. } = self;
         let reports = sequence.sampler.reports_log_probs();
-        let verify_width = way.range().steps.verify_width;
+        let verify_width = band.range().row_choice.widest() as usize;
         let (certain, forward) = match is_complete && !reports {
             true => (most, None),
             false => choose_forward(session, verify_width, most, reports),

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod band;
 mod begin;
 pub mod corpus;
 mod decode;
@@ -22,10 +23,8 @@ mod depth;
 mod drafter;
 mod error;
 mod forced;
-mod guard;
 mod node_masks;
 mod policy;
-mod range;
 mod row_sampler;
 mod sequence;
 mod shape;
@@ -36,19 +35,17 @@ mod step_outcome;
 mod tests;
 mod tree_forward;
 mod verification;
-mod way;
 
 pub use crate::sample::Candidate;
 pub use accept::{Limits, Said, Walk};
+pub use band::BandSteps;
 pub use begin::{Begin, Reuse, Speculation};
 pub use corpus::{CorpusStore, StoreError};
 pub use decode::Decoder;
 pub use depth::depth_features;
 pub use drafter::*;
 pub use error::SpeculateError;
-pub use guard::GuardCounts;
-pub use policy::Policy;
-pub use range::StepRange;
+pub use policy::GuardCounts;
 pub use row_sampler::LogProbs;
 pub use shape::StepShape;
 pub use stats::{ProposerCounts, Stats, StepStage};

@@ -1,30 +1,24 @@
-//! What a plan decides about steps beyond their shape, and its state while a decoder runs.
+//! Whether steps draft and what they cost now: the state of a band's guard and of its corrected costs, which go on from range to range.
 
-use crate::tree::TokenTree;
 use crate::{
-    plan::{RowChoice, RowRule},
-    policy::{GuardTerms, GuardedStep, RowScratch, StepCosts},
+    plan::{ContextRange, GuardLimits},
+    policy::{GuardState, GuardTerms, GuardedStep, RowScratch, StepCosts},
+    tree::TokenTree,
 };
 
-use super::guard::{Guard, GuardCounts};
-
-/// How many rows steps verify, and whether they draft.
-#[derive(Clone, Debug)]
-pub struct Policy {
-    /// The widths a step may verify, with their costs, and how it chooses.
-    pub choice: RowChoice,
-    /// What a request must gain to go on drafting; without it every step drafts.
-    pub guard: Option<GuardTerms>,
-    /// Corrects the planned costs by the time of every step; without it they count as planned, and a history decides all.
-    pub costs: Option<StepCosts>,
-}
-
-/// A policy at work. Costs outlive requests, the guard's state does not.
-#[derive(Debug)]
-pub(super) struct PolicyState {
-    choice: RowChoice,
-    guard: Option<Guard>,
-    costs: Option<StepCosts>,
+/// What a request did under guard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GuardCounts {
+    /// Times it fell back to plain decoding.
+    pub pauses: u64,
+    /// Steps decoded plainly meanwhile.
+    pub paused_steps: u64,
+    /// Steps that drafted, or whose predicted depth was 0.
+    pub speculative_steps: u64,
+    /// Tokens these emitted.
+    pub speculative_tokens: u64,
+    /// Time of these as planned or corrected, in microseconds of a machine whose plain step takes as long as planned.
+    pub priced_us: f64,
 }
 
 /// One step, when it is over.
@@ -53,49 +47,56 @@ pub(super) struct DepthOfStep {
     pub(super) saved_us: f64,
 }
 
+/// The state of both. Costs outlive requests, the guard's state does not.
+#[derive(Debug)]
+pub(super) struct PolicyState {
+    /// `None` where nothing stops drafting.
+    guard: Option<GuardState>,
+    /// `None` where costs count as planned.
+    costs: Option<StepCosts>,
+}
+
 impl PolicyState {
-    pub(super) fn new(policy: Policy) -> Self {
-        let Policy { choice, guard, costs } = policy;
-        Self { choice, guard: guard.map(Guard::new), costs }
+    /// Of steps that begin in `range`.
+    pub(super) fn new(is_guarded: bool, is_corrected: bool, range: &ContextRange) -> Self {
+        Self {
+            guard: is_guarded.then(GuardState::new),
+            costs: is_corrected.then(|| StepCosts::new(range.predicted.ar_tpot_us)),
+        }
     }
 
     /// Forgets the last request.
     pub(super) fn restart(&mut self) {
-        if let Some(guard) = &mut self.guard {
-            guard.restart();
-        }
+        self.guard = self.guard.map(|_| GuardState::new());
     }
 
-    /// Goes on from the policy of the request's steps so far: guard and costs keep what they know.
-    pub(super) fn go_on_from(&mut self, before: &Self) {
-        if let (Some(guard), Some(before)) = (&mut self.guard, &before.guard) {
-            guard.go_on_from(before);
-        }
-        if let (Some(costs), Some(before)) = (&mut self.costs, &before.costs) {
-            costs.go_on_from(before);
+    /// The next step is in `range`.
+    pub(super) fn enter(&mut self, range: &ContextRange) {
+        if let Some(costs) = &mut self.costs {
+            costs.go_on_at(range.predicted.ar_tpot_us);
         }
     }
 
     /// Whether the next step drafts. One under guard does not where only a plain step can tell what drafting costs.
     pub(super) fn drafts(&self) -> bool {
         let is_measured = || !self.costs.is_some_and(|costs| costs.wants_plain());
-        self.guard.as_ref().is_none_or(|guard| guard.drafts() && is_measured())
+        self.guard.is_none_or(|guard| guard.drafts() && is_measured())
     }
 
-    /// How steps choose their rows.
-    pub(super) fn rule(&self) -> RowRule {
-        self.choice.rule
+    /// Most rows of `tree` to verify in `range`.
+    pub(super) fn rows(&self, range: &ContextRange, tree: &mut TokenTree, scratch: &mut RowScratch) -> u32 {
+        range.row_choice.rows(tree, scratch, self.costs.as_ref())
     }
 
-    /// Most rows of `tree` to verify.
-    pub(super) fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch) -> u32 {
-        self.choice.rows(tree, scratch, self.costs.as_ref())
-    }
-
-    /// Takes note of a step that the guard, if there is one, let or did not let speculate.
-    pub(super) fn stepped(&mut self, step: StepDone, counts: &mut GuardCounts) {
+    /// Takes note of a step in `range` that the guard, if there is one, let or did not let speculate.
+    pub(super) fn stepped(
+        &mut self,
+        (range, limits): (&ContextRange, GuardLimits),
+        step: StepDone,
+        counts: &mut GuardCounts,
+    ) {
         let StepDone { rows, tokens, speculated, saved_us, us } = step;
-        let planned_us = self.choice.planned(rows).step_us - saved_us;
+        let planned_us = range.row_choice.planned(rows).step_us - saved_us;
         if let Some(costs) = &mut self.costs {
             if speculated {
                 costs.took(rows, planned_us, us);
@@ -104,12 +105,17 @@ impl PolicyState {
             }
         }
         let step_us = self.costs.as_ref().map_or(planned_us, |costs| costs.corrected_us(rows, planned_us));
-        if let Some(guard) = &mut self.guard {
-            if !guard.drafts() {
-                guard.paused(counts);
-            } else if speculated {
-                guard.speculated(GuardedStep { tokens, step_us }, counts);
-            }
+        let Some(guard) = &mut self.guard else { return };
+        if !guard.drafts() {
+            counts.paused_steps += 1;
+            *guard = guard.after_plain();
+        } else if speculated {
+            counts.speculative_steps += 1;
+            counts.speculative_tokens += u64::from(tokens);
+            counts.priced_us += step_us;
+            let terms = GuardTerms::new(&range.predicted, limits);
+            *guard = guard.after_speculation(&terms, GuardedStep { tokens, step_us });
+            counts.pauses += u64::from(!guard.drafts());
         }
     }
 }

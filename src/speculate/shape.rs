@@ -1,7 +1,7 @@
 //! The shape of a step, as the decoder runs it.
 
 use crate::{
-    plan::{ProposalLimits, Schedule},
+    plan::{ContextRange, ProposalLimits, Schedule, Shape, SubPlan},
     runtime::Session,
 };
 
@@ -26,6 +26,26 @@ impl StepShape {
     /// Plain decoding: nothing is drafted.
     pub const PLAIN: Self =
         Self { depth: 0, draft_width: 1, verify_width: 1, top_k: 0, draft_temperature: 1.0 };
+
+    /// The shape that drafter and storage of a sub-plan are made for: as large as its largest range needs.
+    pub fn of(sub_plan: &SubPlan) -> Self {
+        Self::with(sub_plan, sub_plan.largest_shape())
+    }
+
+    /// The shape of steps in one of its ranges.
+    pub(super) fn in_range(sub_plan: &SubPlan, range: &ContextRange) -> Self {
+        Self::with(sub_plan, sub_plan.shape_in(range))
+    }
+
+    fn with(sub_plan: &SubPlan, Shape { depth, draft_width, verify_width }: Shape) -> Self {
+        Self {
+            depth: depth as usize,
+            draft_width: draft_width as usize,
+            verify_width: verify_width as usize,
+            top_k: sub_plan.top_k as usize,
+            draft_temperature: sub_plan.draft_temperature,
+        }
+    }
 
     /// Nodes of a full tree, root included: `Dd * Wd + 1`.
     pub fn tree_nodes(&self) -> usize {

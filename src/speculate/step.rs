@@ -10,13 +10,12 @@ use crate::{
 
 use super::{
     Budget, Decoder, Limits, SpeculateError, StepOutcome, StepStage, TraceObserver, Walk,
+    band::{BandState, BandSteps},
     node_masks::NodeMasks,
     policy::{DepthOfStep, StepDone},
-    range::Range,
     sequence::Sequence,
     stats::Lap,
     verification::Verification,
-    way::Way,
 };
 
 /// What one step did.
@@ -93,7 +92,7 @@ impl Decoder {
 /// A step while it runs.
 pub(super) struct Step<'a> {
     pub(super) session: &'a mut Session,
-    pub(super) way: &'a mut Way,
+    pub(super) band: &'a mut BandState,
     pub(super) sequence: &'a mut Sequence,
     pub(super) storage: &'a mut StepStorage,
     pub(super) limits: Limits<'a>,
@@ -112,16 +111,17 @@ pub(super) enum Proposal {
 
 impl<'a> Step<'a> {
     fn begin(decoder: &'a mut Decoder, limits: Limits<'a>) -> Self {
-        let Decoder { session, ways, current, sequence, step: storage } = decoder;
+        let Decoder { session, bands, current, sequence, step: storage } = decoder;
         sequence.expect_room(session, limits);
-        ways[*current].enter(session.committed());
+        let band = &mut bands[*current];
+        band.enter(session.committed());
         storage.tree.reset(sequence.last());
         let before = (sequence.stats.step_time(), sequence.stats.stage_time(StepStage::Tune));
-        Self { session, way: &mut ways[*current], sequence, storage, limits, lap: Lap::start(), before }
+        Self { session, band, sequence, storage, limits, lap: Lap::start(), before }
     }
 
     fn choose_depth(&mut self) -> DepthOfStep {
-        let depth = self.way.choose_depth(self.session, self.sequence, self.limits.tokens - 1);
+        let depth = self.band.choose_depth(self.session, self.sequence, self.limits.tokens - 1);
         // Speculation overwrites the row that was just read; should it fail, the next step reads what there is.
         self.sequence.last_output = 0;
         // Choosing counts its own time.
@@ -135,11 +135,12 @@ impl<'a> Step<'a> {
         depth: DepthOfStep,
         observer: Option<&mut dyn TraceObserver>,
     ) -> Result<Proposal, SpeculateError> {
-        let Self { session, way, sequence, storage, lap, .. } = self;
-        let is_left_to_device =
-            observer.is_none() && way.schedule.prunes_on_device() && way.walks_on_device(&sequence.sampler);
-        let rows = way.range().steps.verify_width;
-        let (Some(drafter), depth @ 1..) = (&mut way.drafter, depth.chosen) else {
+        let Self { session, band, sequence, storage, lap, .. } = self;
+        let rows = band.range().row_choice.widest() as usize;
+        let walks_on_device = band.walks_on_device(&sequence.sampler);
+        let BandState { steps: BandSteps { sub_plan, drafter, .. }, grown, .. } = &mut **band;
+        let is_left_to_device = observer.is_none() && sub_plan.schedule.prunes_on_device() && walks_on_device;
+        let (Some(drafter), depth @ 1..) = (drafter, depth.chosen) else {
             return Ok(Proposal::Tree);
         };
         let observer = observer.map(|o| -> &mut dyn TraceObserver { o });
@@ -153,19 +154,15 @@ impl<'a> Step<'a> {
         }
         let is_growing = drafter.in_one_launch().expect("the schedule was prepared").begin(budget)?;
         sequence.stats.add_time(StepStage::Draft, lap.next());
-        Ok(if is_growing { Proposal::Growing(way.grown[depth - 1]) } else { Proposal::Tree })
+        Ok(if is_growing { Proposal::Growing(grown[depth - 1]) } else { Proposal::Tree })
     }
 
     /// Chooses the nodes that are verified; of a tree that the device grows, the device does.
     fn select(&mut self, proposal: &Proposal) {
         let Proposal::Tree = proposal else { return };
-        let Self { way, sequence, storage, lap, .. } = self;
+        let Self { band, sequence, storage, lap, .. } = self;
         let StepStorage { tree, rows, scratch, .. } = &mut **storage;
-        let Range { steps, policy, .. } = way.range();
-        let most = match policy {
-            Some(policy) => policy.rows(tree, scratch) as usize,
-            None => steps.verify_width,
-        };
+        let most = band.rows(tree, scratch);
         sequence.stats.add_time(StepStage::Decide, lap.next());
         select(tree, most, &mut scratch.prune, rows);
         sequence.stats.add_time(StepStage::Prune, lap.next());
@@ -180,11 +177,11 @@ impl<'a> Step<'a> {
 
     /// Lets the drafter and the policy learn from the step, and counts it.
     fn conclude(mut self, depth: DepthOfStep) -> StepReport {
-        let Self { way, sequence, storage, lap, before: (time_before, tries_before), .. } = &mut self;
+        let Self { band, sequence, storage, lap, before: (time_before, tries_before), .. } = &mut self;
         let StepStorage { tree, rows, walk, .. } = &**storage;
         let Walk { path, emitted, accepted } = walk;
         let stats = &mut sequence.stats;
-        if let (Some(drafter), Some(verified)) = (&mut way.drafter, &way.verified) {
+        if let (Some(drafter), Some(verified)) = (&mut band.steps.drafter, &band.verified) {
             let (offers, history) = (verified.offers(), sequence.history.as_slice());
             drafter.learn(&StepOutcome { tree, rows, offers, path, history, emitted: emitted.len() });
             stats.add_time(StepStage::Learn, lap.next());
@@ -194,17 +191,15 @@ impl<'a> Step<'a> {
         stats.count_rate(emitted.len(), whole);
         // Tries happen in some steps only, and are no part of what a step costs.
         let took = whole - (stats.stage_time(StepStage::Tune) - *tries_before);
-        if let Some(policy) = &mut way.range_mut().policy {
-            let count = |n: usize| u32::try_from(n).expect("trees are small");
-            let step = StepDone {
-                rows: count(rows.len()),
-                tokens: count(emitted.len()),
-                speculated: depth.allowed > 0,
-                saved_us: depth.saved_us,
-                us: took.as_secs_f64() * 1e6,
-            };
-            policy.stepped(step, &mut stats.guard);
-        }
+        let count = |n: usize| u32::try_from(n).expect("trees are small");
+        let step = StepDone {
+            rows: count(rows.len()),
+            tokens: count(emitted.len()),
+            speculated: depth.allowed > 0,
+            saved_us: depth.saved_us,
+            us: took.as_secs_f64() * 1e6,
+        };
+        band.stepped(step, &mut stats.guard);
         StepReport { rows: rows.len(), accepted: *accepted }
     }
 }

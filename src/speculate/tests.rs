@@ -3,11 +3,11 @@
 use std::sync::{Arc, mpsc};
 
 use super::{
-    Budget, Decoder, Drafter, Limits, Said, SpeculateError, Stats, StepOutcome, StepShape, TraceObserver,
-    Walk, tree_forward::tree_forward,
+    BandSteps, Budget, Decoder, Drafter, Limits, Said, SpeculateError, Stats, StepOutcome, StepShape,
+    TraceObserver, Walk, tree_forward::tree_forward,
 };
 use crate::{
-    plan::{DepthCost, DepthCosts, DepthNetwork},
+    plan::{DepthChoice, DepthCost, DepthCosts, DepthNetwork, Schedule},
     runtime::{
         Choice, Session,
         tests::counting::{VOCABULARY, session, set},
@@ -126,7 +126,11 @@ fn upwards(from: u32, len: usize) -> Vec<u32> {
 #[test]
 fn a_decoder_counts_whatever_is_drafted_and_counts_what_it_did() {
     for right in 0..=5 {
-        let mut decoder = Decoder::new(counting(100), Some(Box::new(Counter { right })), SHAPE).unwrap();
+        let mut decoder = Decoder::new(
+            counting(100),
+            vec![BandSteps::unplanned(Some(Box::new(Counter { right })), &SHAPE)],
+        )
+        .unwrap();
         assert_eq!(decoder.start(&[3], Sampling::GREEDY).unwrap(), 4);
         for _ in 0..6 {
             let report = decoder.step(FREE, None).unwrap();
@@ -148,8 +152,11 @@ fn a_decoder_counts_whatever_is_drafted_and_counts_what_it_did() {
 #[test]
 fn a_decoder_fills_the_context_to_its_end() {
     for context in 2..20 {
-        let mut decoder =
-            Decoder::new(counting(context), Some(Box::new(Counter { right: 9 })), SHAPE).unwrap();
+        let mut decoder = Decoder::new(
+            counting(context),
+            vec![BandSteps::unplanned(Some(Box::new(Counter { right: 9 })), &SHAPE)],
+        )
+        .unwrap();
         decoder.start(&[0], Sampling::GREEDY).unwrap();
         while decoder.history().len() <= context {
             let tokens = context + 1 - decoder.history().len();
@@ -202,7 +209,8 @@ fn a_drafter_that_learns_is_shown_every_step_greedy_or_sampled() {
     let taught = |sampling, tokens: &[usize]| {
         let (notes, noted) = mpsc::channel();
         let pupil = Pupil { counter: Counter { right: 2 }, notes };
-        let mut decoder = Decoder::new(counting(60), Some(Box::new(pupil)), SHAPE).unwrap();
+        let mut decoder =
+            Decoder::new(counting(60), vec![BandSteps::unplanned(Some(Box::new(pupil)), &SHAPE)]).unwrap();
         decoder.start(&[5, 6], sampling).unwrap();
         for tokens in tokens {
             decoder.step(Limits { tokens: *tokens, ends: &[] }, None).unwrap();
@@ -235,13 +243,13 @@ fn a_drafter_that_learns_is_shown_the_requests_of_its_temperature_alone() {
     let (notes, noted) = mpsc::channel();
     let pupil = Pupil { counter: Counter { right: 2 }, notes };
     let narrow = StepShape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
-    let mut decoder = Decoder::new(counting(60), Some(Box::new(Counter { right: 5 })), SHAPE)
-        .and_then(|decoder| decoder.with_way(0.5, Some(Box::new(pupil)), narrow))
-        .unwrap();
+    let greedy = BandSteps::unplanned(Some(Box::new(Counter { right: 5 })), &SHAPE);
+    let warm = BandSteps { temperature: 0.5, ..BandSteps::unplanned(Some(Box::new(pupil)), &narrow) };
+    let mut decoder = Decoder::new(counting(60), vec![greedy, warm]).unwrap();
     for temperature in [0.0, 0.5, 0.0, 0.4, 0.1, 0.6] {
         let is_taught = temperature > 0.25;
         let first = decoder.start(&[5, 6], Sampling { temperature, ..Sampling::GREEDY }).unwrap();
-        assert_eq!((decoder.way(), decoder.shape().depth), if is_taught { (1, 2) } else { (0, 5) });
+        assert_eq!((decoder.band(), decoder.shape().depth), if is_taught { (1, 2) } else { (0, 5) });
         let begun: Vec<Note> = noted.try_iter().collect();
         assert_eq!(begun, if is_taught { vec![Note::Begun(vec![5, 6, first])] } else { vec![] });
         for _ in 0..3 {
@@ -272,11 +280,12 @@ fn a_drafter_that_would_learn_from_more_than_there_is_is_refused() {
             crate::runtime::ExecutableSet::MOST_CANDIDATES + 1
         }
     }
-    let error = Decoder::new(counting(9), Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
-    assert!(error.contains("candidates to learn from"), "{error}");
-    let plain = Decoder::new(counting(9), None, StepShape::PLAIN).unwrap();
-    let error = plain.with_way(0.5, Some(Box::new(Greedy)), SHAPE).unwrap_err().to_string();
-    assert!(error.contains("candidates to learn from"), "{error}");
+    let greedy = || BandSteps::unplanned(Some(Box::new(Greedy)), &SHAPE);
+    let warm = BandSteps { temperature: 0.5, ..greedy() };
+    for bands in [vec![greedy()], vec![BandSteps::plain(), warm]] {
+        let error = Decoder::new(counting(9), bands).unwrap_err().to_string();
+        assert!(error.contains("candidates to learn from"), "{error}");
+    }
 }
 
 /// A drafter that shows the observer everything it does.
@@ -301,7 +310,8 @@ impl TraceObserver for Seen {
 
 #[test]
 fn an_observer_reaches_the_drafter_and_an_empty_proposal_is_plain_decoding() {
-    let mut decoder = Decoder::new(counting(50), Some(Box::new(Shown)), SHAPE).unwrap();
+    let mut decoder =
+        Decoder::new(counting(50), vec![BandSteps::unplanned(Some(Box::new(Shown)), &SHAPE)]).unwrap();
     decoder.start(&[1], Sampling::GREEDY).unwrap();
     let mut seen = Seen::default();
     for _ in 0..3 {
@@ -316,7 +326,7 @@ fn an_observer_reaches_the_drafter_and_an_empty_proposal_is_plain_decoding() {
 #[test]
 #[should_panic(expected = "2 tokens asked for, room for 1")]
 fn a_step_beyond_the_context_is_a_fault_of_the_caller() {
-    let mut decoder = Decoder::new(counting(2), None, StepShape::PLAIN).unwrap();
+    let mut decoder = Decoder::new(counting(2), vec![BandSteps::plain()]).unwrap();
     decoder.start(&[1], Sampling::GREEDY).unwrap();
     let _ = decoder.step(Limits { tokens: 2, ends: &[] }, None);
 }
@@ -375,6 +385,13 @@ fn lower_half(look: Look) -> DepthNetwork {
     network
 }
 
+/// Steps that count and choose their depth.
+fn told(right: usize, costs: DepthCosts, network: DepthNetwork) -> BandSteps {
+    let mut steps = BandSteps::unplanned(Some(Box::new(Counter { right })), &SHAPE);
+    steps.sub_plan.ranges[0].depth_choice = DepthChoice::Predicted(costs);
+    BandSteps { network: Some(network), ..steps }
+}
+
 fn costs(step_us: impl Fn(u32) -> f64) -> DepthCosts {
     let cost = |depth| DepthCost { depth, step_us: step_us(depth), saved_us: 0.0 };
     DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=SHAPE.depth as u32).map(cost).collect() }
@@ -384,9 +401,9 @@ fn costs(step_us: impl Fn(u32) -> f64) -> DepthCosts {
 fn a_step_drafts_as_deep_as_its_own_place_in_the_text_tells() {
     for look in [Look::Hidden, Look::Embedding] {
         for right in [0, 1, 3, 9] {
-            let decoder = Decoder::new(counting(100), Some(Box::new(Counter { right })), SHAPE).unwrap();
             let depths = costs(|depth| 10.0 + f64::from(depth));
-            let mut decoder = decoder.with_depths(depths, lower_half(look)).unwrap();
+            let steps = told(right, depths, lower_half(look));
+            let mut decoder = Decoder::new(counting(100), vec![steps]).unwrap();
             let prompt = upwards(0, 3);
             decoder.start(&prompt, Sampling::GREEDY).unwrap();
             for _ in 0..20 {
@@ -409,8 +426,8 @@ fn a_step_drafts_as_deep_as_its_own_place_in_the_text_tells() {
 
 #[test]
 fn what_is_left_to_emit_limits_the_depth_told() {
-    let decoder = Decoder::new(counting(100), Some(Box::new(Counter { right: 9 })), SHAPE).unwrap();
-    let mut decoder = decoder.with_depths(costs(|_| 10.0), lower_half(Look::Embedding)).unwrap();
+    let steps = told(9, costs(|_| 10.0), lower_half(Look::Embedding));
+    let mut decoder = Decoder::new(counting(100), vec![steps]).unwrap();
     decoder.start(&[1], Sampling::GREEDY).unwrap();
     let report = decoder.step(Limits { tokens: 3, ends: &[] }, None).unwrap();
     assert_eq!((report.rows, report.accepted), (3, 2));
@@ -418,14 +435,21 @@ fn what_is_left_to_emit_limits_the_depth_told() {
 
 #[test]
 fn networks_and_depths_that_do_not_fit_are_refused() {
-    let refusal = |costs, network| {
-        let decoder = Decoder::new(counting(50), Some(Box::new(Counter { right: 1 })), SHAPE).unwrap();
-        decoder.with_depths(costs, network).unwrap_err().to_string()
-    };
+    let refused = |steps| Decoder::new(counting(50), vec![steps]).unwrap_err().to_string();
+    let refusal = |costs, network| refused(told(1, costs, network));
     let wide = refusal(costs(|_| 1.0), DepthNetwork::blank(2 * VOCABULARY + 1, SHAPE.depth));
     assert!(wide.contains("inputs of the depth network") && wide.contains("expected 64"), "{wide}");
     let mut shallow = costs(|_| 1.0);
     shallow.costs.pop();
     let shallow = refusal(shallow, lower_half(Look::Hidden));
-    assert!(shallow.contains("deepest choice: expected 5"), "{shallow}");
+    assert!(shallow.contains("choice of depth: expected depths ascending from 0 to Dd"), "{shallow}");
+    let blind = refused(BandSteps { network: None, ..told(1, costs(|_| 1.0), lower_half(Look::Hidden)) });
+    assert!(blind.contains("depth network: expected one where steps choose their depth"), "{blind}");
+    let mut ahead = told(1, costs(|_| 1.0), lower_half(Look::Hidden));
+    ahead.sub_plan.schedule = Schedule::HeadAhead;
+    let ahead = refused(ahead);
+    assert!(
+        ahead.contains("schedule of steps with a predicted depth: expected plain or one_launch"),
+        "{ahead}"
+    );
 }

@@ -27,19 +27,19 @@ pub(super) enum Verification {
 impl Step<'_> {
     /// Verifies the selected rows: one forward, and after it what the device does by itself.
     pub(super) fn verify_rows(&mut self) -> Result<Verification, SpeculateError> {
-        let Self { session, way, sequence, storage, limits, lap, .. } = self;
+        let Self { session, band, sequence, storage, limits, lap, .. } = self;
         let StepStorage { tree, rows, tokens, masks, .. } = &mut **storage;
         let (stats, sampler) = (&mut sequence.stats, &mut sequence.sampler);
         let forward = tree_forward(session, tree, rows)?;
         stats.add_time(StepStage::Mask, lap.next());
-        if way.walks_on_device(sampler) {
+        if band.walks_on_device(sampler) {
             forward.verify();
             stats.add_time(StepStage::Verify, lap.next());
             return Ok(Verification::Walked);
         }
         // Rows whose tokens depend on the path, or are reported, are drawn from along the path only.
         let asks_ahead = tree.len() > 1 && sampler.wants_drawn_only();
-        let mut ahead = if asks_ahead { way.ahead() } else { None };
+        let mut ahead = if asks_ahead { band.ahead() } else { None };
         if let Some(ahead) = &mut ahead {
             ahead.draft_tail(tree, rows)?;
             stats.add_time(StepStage::Draft, lap.next());
@@ -47,9 +47,9 @@ impl Step<'_> {
         let heads_ahead = ahead.is_some();
         tokens.clear();
         if sampler.wants_best_only() {
-            let best = forward.choose(VerifiedCandidates::choice(way.verified.as_ref()), None);
+            let best = forward.choose(VerifiedCandidates::choice(band.verified.as_ref()), None);
             stats.add_time(StepStage::Verify, lap.next());
-            if let Some(verified) = &mut way.verified {
+            if let Some(verified) = &mut band.verified {
                 verified.note_choices(best, rows.len());
             }
             tokens.extend((0..rows.len()).map(|row| best.row(row).best()));
@@ -60,7 +60,7 @@ impl Step<'_> {
             }
             let logits = session.begun_logits().expect("it was begun");
             stats.add_time(StepStage::Verify, lap.next());
-            if let Some(verified) = &mut way.verified {
+            if let Some(verified) = &mut band.verified {
                 verified.note_logits(logits, rows.len());
             }
             if !heads_ahead {
@@ -70,7 +70,7 @@ impl Step<'_> {
             let drawn = rows.iter().enumerate();
             tokens.extend(drawn.map(|(row, node)| sampler.draw(logits.row(row), place(*node))));
         }
-        if let Some(ahead) = way.ahead().filter(|_| heads_ahead) {
+        if let Some(ahead) = band.ahead().filter(|_| heads_ahead) {
             stats.add_time(StepStage::Accept, lap.next());
             ahead.draft_heads(
                 &Verified { tree, rows, verifier_tokens: tokens, tokens_left: limits.tokens },
@@ -87,11 +87,11 @@ impl Step<'_> {
         &mut self,
         grown: GrownVerification,
     ) -> Result<Verification, SpeculateError> {
-        let Self { session, way, sequence, storage, lap, .. } = self;
+        let Self { session, band, sequence, storage, lap, .. } = self;
         let StepStorage { tree, rows, .. } = &mut **storage;
         session.verify_grown(grown, tree.token(NodeId::ROOT))?;
         sequence.stats.add_time(StepStage::Verify, lap.next());
-        let drafter = way.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
+        let drafter = band.steps.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
         drafter.expect("the schedule was prepared").plant(tree, session);
         rows.clear();
         rows.extend(session.walked().nodes.iter().map(|node| NodeId::from_index(*node as usize)));
@@ -131,7 +131,7 @@ impl Step<'_> {
     /// # Errors
     /// [`SpeculateError::Runtime`] if the device has failed: its results are invalid, and the sequence is unchanged.
     pub(super) fn commit(&mut self, verification: Verification) -> Result<(), SpeculateError> {
-        let Self { session, way, sequence, storage, lap, .. } = self;
+        let Self { session, band, sequence, storage, lap, .. } = self;
         let StepStorage { rows, walk, offsets, .. } = &mut **storage;
         session.check_device()?;
         let last = walk.path.last().expect("a walk begins at the root");
@@ -151,7 +151,7 @@ impl Step<'_> {
         sequence.history.extend_from_slice(&walk.emitted);
         sequence.stats.add_time(StepStage::Commit, lap.next());
         if verification == (Verification::Tokens { heads_ahead: true }) {
-            let ahead = way.ahead().expect("it has drafted the heads");
+            let ahead = band.ahead().expect("it has drafted the heads");
             ahead.keep_head(last_row, &sequence.history, session);
             sequence.stats.add_time(StepStage::Draft, lap.next());
         }

@@ -125,7 +125,7 @@ fn context(subject: &Subject<'_>) -> usize {
 
 /// The drafters to check, by name: the chosen one with and without its guard, and every drafter that the plan measured.
 fn entrants(source: &PlanSource) -> Vec<(String, DrafterChoice)> {
-    let forced = source.plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()).map(|sub_plan| {
+    let forced = source.plan.bands[0].drafting().map(|sub_plan| {
         let name = sub_plan.name.as_str().to_owned();
         (name.clone(), DrafterChoice::Forced(name))
     });

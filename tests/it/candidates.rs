@@ -16,7 +16,7 @@ use yggc::{
     model::Model,
     runtime::{ExecutableSet, Session, SetOptions, SkipSet},
     sample::{Sampling, argmax},
-    speculate::{Decoder, Limits, StepShape},
+    speculate::{BandSteps, Decoder, Limits},
 };
 
 use crate::tiny_model::{
@@ -279,7 +279,8 @@ fn greedy_decoding_is_the_argmax_of_logits_token_for_token() {
             }
             for threads in thread_counts() {
                 let session = session(set, MODEL_CONTEXT, 1, *threads);
-                let mut decoder = Decoder::new(session, None, StepShape::PLAIN).expect("one row is planned");
+                let mut decoder =
+                    Decoder::new(session, vec![BandSteps::plain()]).expect("one row is planned");
                 decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
                 while decoder.history().len() < prompt.len() + tokens {
                     decoder.step(Limits { tokens: 1, ends: &[] }, None).expect("the step runs");

@@ -40,7 +40,7 @@ fn profiles() -> Vec<PathBuf> {
 /// What `yggc plan show` prints on the day on which the plan was made, and what `yggc plan explain` prints.
 fn told(plan: &Plan) -> String {
     let explained = report::explain::text(plan, &report::explain(plan));
-    format!("{}\n\n{explained}", report::text(plan, plan.made_at).trim_end())
+    format!("{}\n\n{explained}", report::text(plan, plan.header.made_at).trim_end())
 }
 
 /// A plan is kept as the text that reports print of it; a machine's also as the file, which has the parts of it that
@@ -56,9 +56,9 @@ fn every_kept_plan_follows_from_its_profile() {
         assert_eq!(format, PLAN_FORMAT, "{name} is for plans of another format: profile that machine again");
         let kept = file.with_extension("plan");
         let kept = kept.exists().then(|| plan::read(&kept).unwrap_or_else(|error| panic!("{name}: {error}")));
-        let fixed = kept.as_ref().map_or("", |kept| &kept.fixed);
+        let fixed = kept.as_ref().map_or("", |kept| &kept.header.fixed);
         let fix = if fixed.is_empty() { Fix::default() } else { Fix::parse(fixed).expect("was read") };
-        let made_at = kept.as_ref().map_or(profile.measured_at, |kept| kept.made_at);
+        let made_at = kept.as_ref().map_or(profile.measured_at, |kept| kept.header.made_at);
         let derived = plan_from_profile(&profile, &fix, made_at);
         let derived = derived.unwrap_or_else(|error| panic!("{name}: {error}"));
         if let Some(kept) = kept {
@@ -67,7 +67,7 @@ fn every_kept_plan_follows_from_its_profile() {
             assert_eq!(kept, derived, "{name}");
         }
         let (text, shown) = (file.with_extension("txt"), told(&derived));
-        let screen = report::text(&derived, derived.made_at);
+        let screen = report::text(&derived, derived.header.made_at);
         assert!(screen.lines().count() <= 24, "{name}: more than a screen\n{screen}");
         assert!(
             screen.lines().all(|line| line.chars().count() <= 100),

@@ -7,13 +7,13 @@ use ygg_profiler::{Profile, Stage};
 use yggc::{
     engine::{Answer, DrafterChoice, Engine, Loaded, Sampling},
     measure::ProfileOptions,
-    plan::{self, ContextRange, Plan, RowChoice, SubPlan},
+    plan::{self, ContextRange, Plan, RowChoice, RowRule},
     planner::{Fix, plan_from_profile},
-    speculate::{Decoder, Drafter, Lookup, SelfDrafter, StepRange, StepShape},
+    speculate::{BandSteps, Decoder, Drafter, Lookup, SelfDrafter, StepShape},
 };
 
 use crate::{
-    lossless::{any_policy, any_sampling, any_shape, decode},
+    lossless::{Policy, any_policy, any_sampling, any_shape, decode},
     tiny_model::{Dice, models, session},
     tiny_profiles::{self, NOW, served},
 };
@@ -41,19 +41,29 @@ fn requests_that_grow_through_any_ranges_are_answered_as_plain_decoding_does() {
             ..largest
         };
         let first = smaller(&mut dice);
-        let mut decoder = Decoder::new(opened, Some(drafter), first).expect("a planned width");
-        let mut shape = first;
-        for from in [dice.within(5, 20), dice.within(21, 60)] {
-            if dice.chance(70) {
-                decoder = decoder.with_policy(any_policy(&shape, &mut dice)).expect("the range's widths");
-            }
-            shape = smaller(&mut dice);
-            let StepShape { depth, verify_width, .. } = shape;
-            let range = StepRange { from, drafts: dice.chance(80), depth, verify_width };
-            decoder = decoder.with_range(range).expect("no more than the largest");
+        let mut steps = BandSteps::unplanned(Some(drafter), &largest);
+        let guarded = any_policy(&first, &mut dice);
+        let rule = guarded.row_choice.rule;
+        let mut ranges = Vec::new();
+        for from in [0, dice.within(5, 20), dice.within(21, 60)] {
+            let shape = if from == 0 { first } else { smaller(&mut dice) };
+            let Policy { row_choice, predicted, .. } = any_policy(&shape, &mut dice);
+            ranges.push(ContextRange {
+                from: from as u32,
+                context: from as u32,
+                drafts: dice.chance(80),
+                depth: shape.depth as u32,
+                row_choice: RowChoice { rule, ..row_choice },
+                predicted,
+                ..steps.sub_plan.first().clone()
+            });
         }
+        let starts: Vec<u32> = ranges.iter().map(|range| range.from).collect();
+        steps = guarded.over(steps);
+        steps.sub_plan.ranges = ranges;
+        let mut decoder = Decoder::new(opened, vec![steps]).expect("no more than the largest");
         let mut plain =
-            Decoder::new(session(set, 100, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+            Decoder::new(session(set, 100, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
         for _ in 0..4 {
             let sampling = any_sampling(&mut dice);
             let len = dice.within(1, 30);
@@ -62,7 +72,8 @@ fn requests_that_grow_through_any_ranges_are_answered_as_plain_decoding_does() {
             decode(&mut plain, &prompt, sampling, tokens, &[], None);
             decode(&mut decoder, &prompt, sampling, tokens, &[], Some(dice.bits() >> 1));
             assert_eq!(decoder.history(), plain.history(), "case {case}, {}, {sampling:?}", model.name);
-            entered[decoder.range()] += 1;
+            let at = starts.iter().position(|from| *from == decoder.range().from);
+            entered[at.expect("one of the ranges")] += 1;
             drafted += decoder.stats().drafted;
         }
     }
@@ -73,16 +84,26 @@ fn requests_that_grow_through_any_ranges_are_answered_as_plain_decoding_does() {
 fn a_range_that_needs_more_than_there_is_is_refused() {
     let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
     let shape = StepShape { depth: 2, draft_width: 1, verify_width: 3, top_k: 0, draft_temperature: 1.0 };
-    let decoder = || Decoder::new(session(set, 20, 4, 1), None, shape).expect("a planned width");
-    let range = StepRange { from: 9, drafts: true, depth: 3, verify_width: 3 };
-    for bad in [
-        StepRange { depth: 4, ..range },
-        StepRange { verify_width: 0, ..range },
-        StepRange { verify_width: 65, ..range },
-    ] {
-        assert!(decoder().with_range(bad).is_err(), "{bad:?}");
+    let opened = |change: fn(&mut ContextRange)| {
+        let lookup = Lookup::new(3, 1, &shape).expect("lengths in order");
+        let mut steps = BandSteps::unplanned(Some(Box::new(lookup)), &shape);
+        let mut further = ContextRange { from: 9, context: 9, depth: 3, ..steps.sub_plan.first().clone() };
+        change(&mut further);
+        steps.sub_plan.ranges.push(further);
+        Decoder::new(session(set, 20, 4, 1), vec![steps]).map(drop)
+    };
+    let bad: [fn(&mut ContextRange); 6] = [
+        |range| range.depth = 4,
+        |range| range.row_choice.widths.clear(),
+        |range| range.row_choice.widths[0].width = 0,
+        |range| range.row_choice.widths[0].width = 65,
+        |range| range.row_choice.rule = RowRule::BestRate,
+        |range| range.from = 0,
+    ];
+    for (place, bad) in bad.into_iter().enumerate() {
+        assert!(opened(bad).is_err(), "{place}");
     }
-    assert!(decoder().with_range(range).is_ok());
+    opened(|_| ()).expect("a range like the first, one deeper");
 }
 
 /// A loaded model and its profile at three contexts, made once.
@@ -112,17 +133,20 @@ fn every_context_that_was_measured_gets_steps_of_its_own() {
     assert!(table.reaching(189).expect("it was measured").has_stage(&Stage::Verify));
     for name in ["lookup_short", "layer_skip", "suffix"] {
         let plan = plan(name);
-        let SubPlan { shape, row_choice, longer_contexts, .. } = plan.chosen();
-        let priced: Vec<(u32, u32)> =
-            longer_contexts.iter().map(|range| (range.from, range.context)).collect();
+        let chosen = plan.bands[0].chosen();
+        let (first, further) = chosen.ranges.split_first().expect("a range");
+        let priced: Vec<(u32, u32)> = further.iter().map(|range| (range.from, range.context)).collect();
         let from = |context: u32, before: u32| before + (context - before) / 2;
         // No other is twice as long as the one before.
-        assert_eq!(priced, [(from(100, plan.context), 100)], "{name}");
-        for ContextRange { drafts, depth, row_choice: rows, predicted, .. } in longer_contexts {
-            assert!(*drafts && *depth >= 1 && rows.rule == row_choice.rule, "{name}");
+        assert_eq!(
+            (first.from, first.context, priced),
+            (0, plan.context(), vec![(from(100, plan.context()), 100)])
+        );
+        for ContextRange { drafts, depth, row_choice: rows, predicted, .. } in further {
+            assert!(*drafts && *depth >= 1 && rows.rule == chosen.row_rule(), "{name}");
             assert!(predicted.ar_tpot_us > 0.0 && plan.planned.verify.contains(&rows.widest()), "{name}");
         }
-        let largest = plan.chosen().largest_shape();
+        let (shape, largest) = (chosen.shape(), chosen.largest_shape());
         assert!(largest.depth >= shape.depth && largest.verify_width >= shape.verify_width);
     }
 }
@@ -134,25 +158,17 @@ fn answer(engine: &mut Engine, tokens: usize) -> Answer {
 
 /// A plan whose steps verify two rows after 40 tokens, draft nothing after 80, and as at first again after 120.
 fn changing(name: &str) -> Plan {
-    let mut plan = Plan { context: 20, ..plan(name) };
-    let place = plan.chosen_index as usize;
-    let sub_plan = &mut plan.by_drafter[place];
-    let SubPlan { shape, depth_choice, row_choice, predicted, unseen, .. } = sub_plan.clone();
-    let base = ContextRange {
-        from: 120,
-        context: 130,
-        drafts: true,
-        depth: shape.depth,
-        depth_choice,
-        row_choice,
-        predicted,
-        unseen,
-    };
+    let mut plan = plan(name);
+    let all = plan.bands.iter_mut().flat_map(|band| &mut band.by_drafter);
+    all.for_each(|sub_plan| sub_plan.ranges[0].context = 20);
+    let band = &mut plan.bands[0];
+    let ranges = &mut band.by_drafter[band.chosen_index as usize].ranges;
+    let base = ContextRange { from: 120, context: 130, ..ranges[0].clone() };
     let rule = base.row_choice.rule;
     let narrow = RowChoice { rule, ..RowChoice::fixed(2, base.predicted.step_us) };
     let two_rows = ContextRange { from: 40, context: 60, depth: 1, row_choice: narrow, ..base.clone() };
     let off = ContextRange { from: 80, context: 100, drafts: false, ..base.clone() };
-    sub_plan.longer_contexts = vec![two_rows, off, base];
+    ranges.splice(1.., [two_rows, off, base]);
     plan::decode(&plan::encode(&plan).expect("a valid plan")).expect("a whole file")
 }
 
@@ -163,7 +179,7 @@ fn a_request_goes_from_range_to_range_and_its_report_says_where_it_is() {
     for name in ["lookup_short", "layer_skip"] {
         let plan = changing(name);
         let mut engine = served(loaded, Some(plan.clone()), DrafterChoice::Unguarded).expect("it fits");
-        let kind = plan.chosen().drafter.name().to_owned();
+        let kind = plan.bands[0].chosen().drafter.name().to_owned();
         let forced = DrafterChoice::Forced(kind.clone());
         let mut forced = served(loaded, Some(plan), forced).expect("it fits");
         let mut drafted = Vec::new();

@@ -20,7 +20,7 @@ use yggc::{
         DrafterKind, LayerSkipSettings, LookupSettings, Mixture, NgramSettings, Schedule, SuffixSettings,
     },
     runtime::SessionOptions,
-    speculate::{Decoder, Limits, StepShape, make_drafter},
+    speculate::{BandSteps, Decoder, Limits, StepShape, make_drafter},
 };
 
 use crate::program::default_model;
@@ -165,8 +165,9 @@ impl Exam {
             SessionOptions { context: self.context, tree_nodes, threads, pinning: Pinning::Floating };
         let session = self.loaded.session(&options, [kind]).expect("a short session");
         let drafter = make_drafter(kind, &shape, &session).expect("planned widths");
-        let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
-        decoder.with_schedule(schedule).expect("layer skip under any, others under the plain one")
+        let mut steps = BandSteps::unplanned(drafter, &shape);
+        steps.sub_plan.schedule = schedule;
+        Decoder::new(session, vec![steps]).expect("layer skip under any schedule, others under the plain one")
     }
 
     /// Decodes until the answer ends, or has [`TOKENS`] tokens.

@@ -16,14 +16,15 @@ use yggc::{
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::{Adjustment, Sampling},
     speculate::{
-        Begin, Decoder, Drafter, Limits, Lookup, Recycling, SelfDrafter, SpeculateError, StepShape, Walk,
+        BandSteps, Begin, Decoder, Drafter, Limits, Lookup, Recycling, SelfDrafter, SpeculateError,
+        StepShape, Walk,
     },
     tree::{NodeId, Source, TokenTree, tail_slots},
 };
 
 use crate::{
     draft_plans::draft_models,
-    lossless::{any_policy, any_sampling, any_shape, any_tokens},
+    lossless::{Policy, any_policy, any_sampling, any_shape, any_tokens, scheduled},
     tiny_model::{Class, Dice, best_tier, bits, everything, is_cuda, part, session, some_models},
     tiny_profiles::{NOW, profiled, served},
 };
@@ -194,12 +195,13 @@ fn drafter(name: &str, session: &Session, shape: &StepShape) -> Box<dyn Drafter>
 fn decoder(
     set: &Arc<ExecutableSet>,
     (name, schedule): (&str, Schedule),
-    shape: StepShape,
+    (shape, policy): (StepShape, &Option<Policy>),
     context: usize,
 ) -> Result<Decoder, SpeculateError> {
     let session = session(set, context, shape.tree_nodes(), 1);
     let drafter = drafter(name, &session, &shape);
-    Decoder::new(session, Some(drafter), shape)?.with_schedule(schedule)
+    let steps = Policy::planned_over(policy, scheduled(drafter, &shape, schedule));
+    Decoder::new(session, vec![steps])
 }
 
 #[test]
@@ -225,18 +227,10 @@ fn steps_that_the_device_verifies_are_the_hosts() {
         ]);
         let policy = dice.chance(50).then(|| any_policy(&shape, &mut dice));
         let open = |schedule| {
-            let decoder = decoder(set, (name, schedule), shape, context).expect("a device that walks");
-            match policy.clone() {
-                // Costs as planned: the clock would tell the two apart.
-                Some(policy) => {
-                    let policy = yggc::speculate::Policy { costs: None, ..policy };
-                    decoder.with_policy(policy).expect("planned widths")
-                }
-                None => decoder,
-            }
+            decoder(set, (name, schedule), (shape, &policy), context).expect("a device that walks")
         };
         let (mut by_host, mut by_device) = (open(Schedule::Plain), open(schedule));
-        let mut plain = Decoder::new(session(set, context, 1, 1), None, StepShape::PLAIN).expect("width 1");
+        let mut plain = Decoder::new(session(set, context, 1, 1), vec![BandSteps::plain()]).expect("width 1");
         // Twice: a request knows nothing of the last one.
         for request in 0..2 {
             let sampling = if dice.chance(60) { Sampling::GREEDY } else { any_sampling(&mut dice) };
@@ -370,7 +364,7 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
         let mut profile = profile.clone();
         profile.measurements.retain(|m| !is_others(&m.cell.stage));
         let plan = plan_from_profile(&profile, &Fix::parse(&fix).expect("a fix"), NOW).expect("measured");
-        assert_eq!((plan.chosen().name.as_str(), plan.chosen().schedule), (name, schedule));
+        assert_eq!((plan.bands[0].chosen().name.as_str(), plan.bands[0].chosen().schedule), (name, schedule));
         let forced = DrafterChoice::Forced(name.to_owned());
         let mut drafting = served(&loaded, Some(plan), forced).expect("it opens");
         answers_as_plain_decoding_does(&mut drafting, &mut plain, schedule);
@@ -410,8 +404,7 @@ fn hidden_rows_of_what_is_walked_are_kept() {
         let mut session = session(&set, 64, shape.tree_nodes(), 1);
         session.keep_hidden().expect("it was made for that");
         let drafter = drafter("lookup", &session, &shape);
-        let decoder = Decoder::new(session, Some(drafter), shape);
-        decoder.and_then(|decoder| decoder.with_schedule(schedule)).expect("a device that walks")
+        Decoder::new(session, vec![scheduled(drafter, &shape, schedule)]).expect("a device that walks")
     };
     let (mut by_host, mut by_device) = (open(Schedule::Plain), open(Schedule::DeviceWalk));
     for decoder in [&mut by_host, &mut by_device] {
@@ -436,15 +429,19 @@ fn what_cannot_be_walked_on_the_device_is_refused() {
     let model = some_models().next().expect("a model");
     let set = model.set(Class::native(best_tier()));
     let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
-    let error =
-        decoder(set, ("recycling", Schedule::DeviceWalk), shape, 64).expect_err("it learns").to_string();
+    let error = decoder(set, ("recycling", Schedule::DeviceWalk), (shape, &None), 64)
+        .expect_err("it learns")
+        .to_string();
     assert!(error.contains("schedule device_walk: expected a drafter that learns nothing"), "{error}");
-    let error = decoder(set, ("lookup", Schedule::TwoLaunches), shape, 64).expect_err("no model").to_string();
+    let error = decoder(set, ("lookup", Schedule::TwoLaunches), (shape, &None), 64)
+        .expect_err("no model")
+        .to_string();
     assert!(error.contains("schedule two_launches: expected a drafter that runs a model"), "{error}");
     if is_cuda() {
         return;
     }
-    let error =
-        decoder(set, ("lookup", Schedule::DeviceWalk), shape, 64).expect_err("a processor").to_string();
+    let error = decoder(set, ("lookup", Schedule::DeviceWalk), (shape, &None), 64)
+        .expect_err("a processor")
+        .to_string();
     assert!(error.contains("schedule device_walk: expected a device that walks through trees"), "{error}");
 }

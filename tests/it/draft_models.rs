@@ -14,7 +14,9 @@ use yggc::{
     },
     runtime::{ExecutableSet, Session, SetOptions},
     sample::Sampling,
-    speculate::{Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape, TraceObserver},
+    speculate::{
+        BandSteps, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape, TraceObserver,
+    },
     tree::{NodeId, TokenTree},
 };
 
@@ -127,7 +129,9 @@ fn a_drafter_that_is_the_verifier_is_accepted_nearly_always() {
         for threads in [1, 2] {
             let session = pair_session(&pair, 128, shape.tree_nodes(), threads);
             let drafter = pair_drafter(&session, &shape);
-            let mut decoder = Decoder::new(session, Some(Box::new(drafter)), shape).expect("a planned width");
+            let mut decoder =
+                Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &shape)])
+                    .expect("a planned width");
             let prompt = dice.tokens(9, pair.vocabulary());
             decode(&mut decoder, &prompt, Sampling::GREEDY, 60, &[], Some(5));
             let by_depth = decoder.stats().acceptance_by_depth();

@@ -63,9 +63,9 @@ fn plan() -> Plan {
 fn served(plan: &Plan, name: &str, options: impl FnOnce(Options) -> Options) -> Result<Engine, Error> {
     let mut plan = plan.clone();
     let is_other = |other: &str| other != name && other.starts_with("model");
-    plan.by_drafter.retain(|sub_plan| !is_other(sub_plan.name.as_str()));
-    plan.chosen_index = 0;
-    let names: Vec<_> = plan.by_drafter.iter().map(|sub_plan| sub_plan.name.clone()).collect();
+    plan.bands[0].by_drafter.retain(|sub_plan| !is_other(sub_plan.name.as_str()));
+    plan.bands[0].chosen_index = 0;
+    let names: Vec<_> = plan.bands[0].by_drafter.iter().map(|sub_plan| sub_plan.name.clone()).collect();
     for band in &mut plan.bands {
         band.by_drafter.retain(|sub_plan| names.contains(&sub_plan.name));
         band.chosen_index = 0;
@@ -138,7 +138,7 @@ fn a_planned_drafter_model_answers_as_plain_decoding_does() {
     )
     .expect("no plan is needed");
     for name in NAMES {
-        let sub_plan = plan.by_drafter.iter().find(|sub_plan| sub_plan.name.as_str() == name);
+        let sub_plan = plan.bands[0].by_drafter.iter().find(|sub_plan| sub_plan.name.as_str() == name);
         let sub_plan = sub_plan.unwrap_or_else(|| panic!("{name} has no shape"));
         assert_eq!(sub_plan.schedule, Schedule::Plain, "{name}");
         let file = sub_plan.drafter.draft_model().expect("a drafter model");
@@ -193,7 +193,7 @@ fn a_drafter_model_is_found_where_it_is_said_to_be_and_no_other_is_taken() {
     assert_eq!(refused(served(&plan, "model_hidden", at(&copy)), &[another]), profile_model);
 
     let mut without = plan;
-    without.by_drafter.retain(|sub_plan| sub_plan.drafter.draft_model().is_none());
+    without.bands[0].by_drafter.retain(|sub_plan| sub_plan.drafter.draft_model().is_none());
     let planned = |options: Options| Options { drafter: DrafterChoice::Planned, ..at(&copy)(options) };
     assert_eq!(refused(served(&without, "lookup", planned), &["copy.gguf"]), profile_model);
     let hint = refused(served(&without, "lookup", |options| options), &["`model`"]);

@@ -9,7 +9,7 @@ use yggc::{
     ir::{Binding, DeviceSpec, Op},
     runtime::{ExecutableSet, SetOptions},
     sample::Sampling,
-    speculate::{Decoder, Limits, StepShape},
+    speculate::{BandSteps, Decoder, Limits},
 };
 
 use crate::tiny_model::{Class, Dice, TinyModel, bits, models, session, some_models, thread_counts};
@@ -39,7 +39,7 @@ fn answer(
     sampling: Sampling,
 ) -> (Vec<u32>, Vec<Vec<u32>>) {
     let mut decoder =
-        Decoder::new(session(set, CONTEXT, 1, threads), None, StepShape::PLAIN).expect("plain decoding");
+        Decoder::new(session(set, CONTEXT, 1, threads), vec![BandSteps::plain()]).expect("plain decoding");
     decoder.start(prompt, sampling).expect("the prompt fits");
     let mut hidden = Vec::new();
     for step in 1..TOKENS {

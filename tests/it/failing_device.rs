@@ -14,6 +14,7 @@ use yggc::{
 use crate::{
     bad_input::refused,
     emulated_cuda::{exact_model, on_cuda, passes},
+    lossless::scheduled,
     program::success,
     tiny_commands,
     tiny_model::{is_cuda, session},
@@ -65,8 +66,8 @@ fn decodes_until_it_fails(schedule: Schedule) {
     let session = session(&set, 64, shape.scratch_rows(schedule), 1);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
     let drafter = SelfDrafter::layer_skip(&session, skip, &shape).expect("a planned width");
-    let decoder = Decoder::new(session, Some(Box::new(drafter)), shape).expect("a planned width");
-    let mut decoder = decoder.with_schedule(schedule).expect("a device that grows trees");
+    let steps = scheduled(Box::new(drafter), &shape, schedule);
+    let mut decoder = Decoder::new(session, vec![steps]).expect("a device that grows trees");
     let is_failure =
         |error: &SpeculateError| matches!(error, SpeculateError::Runtime(RuntimeError::DeviceFailed { .. }));
     let mut ended = decoder.start(&[1, 2, 3], Sampling::GREEDY).map(|_| ());

@@ -86,7 +86,11 @@ fn the_substitute_is_measured_and_recorded_while_prompts_are_answered() {
     for (stage, width) in [(Stage::Draft(substitute.name.clone()), 4), (Stage::Verify, 8), (Stage::Read, 1)] {
         assert!(table.widths(&stage).contains(&width), "{stage} at {width}");
     }
-    assert!(plan.left_out.is_empty() && plan.for_drafter("substitute").is_some(), "{:?}", plan.left_out);
+    assert!(
+        plan.bands[0].left_out.is_empty() && plan.bands[0].for_drafter("substitute").is_some(),
+        "{:?}",
+        plan.bands[0].left_out
+    );
     assert!(profile.live_traces.is_empty() && profile.predictors.is_empty());
 
     // Its steps are those of the answers.
@@ -127,7 +131,7 @@ fn a_budget_for_everything_is_divided_on_first_use_and_served() {
         "{said}"
     );
     let (profile, plan) = made(cache.path());
-    let memory = plan.memory.as_ref().expect("it divides memory");
+    let memory = plan.header.memory.as_ref().expect("it divides memory");
     assert_eq!((memory.budget_bytes, memory.context), (Some(4400 << 10), 64));
     assert!(memory.streamed_bytes > 0 && memory.used_bytes() <= 4400 << 10, "{memory:?}");
     // Which division is the best is a matter of times; one with a substitute was recorded, and priced.

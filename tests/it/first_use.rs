@@ -117,12 +117,15 @@ fn a_drafter_model_that_was_not_measured_is_left_out_with_what_to_do() {
     let place = plan_in(cache);
     let mut plan = plan::read(&place).expect("a plan");
     let is_kept: Vec<bool> =
-        plan.by_drafter.iter().map(|sub_plan| sub_plan.drafter.draft_model().is_none()).collect();
+        plan.bands[0].by_drafter.iter().map(|sub_plan| sub_plan.drafter.draft_model().is_none()).collect();
     let moved = |from: u16| is_kept[..usize::from(from)].iter().filter(|kept| **kept).count() as u16;
-    plan.by_drafter.retain(|sub_plan| sub_plan.drafter.draft_model().is_none());
-    plan.alternatives.retain(|alternative| is_kept[usize::from(alternative.drafter)]);
-    plan.alternatives.iter_mut().for_each(|alternative| alternative.drafter = moved(alternative.drafter));
-    plan.chosen_index = 0;
+    plan.bands[0].by_drafter.retain(|sub_plan| sub_plan.drafter.draft_model().is_none());
+    plan.bands[0].alternatives.retain(|alternative| is_kept[usize::from(alternative.drafter)]);
+    plan.bands[0]
+        .alternatives
+        .iter_mut()
+        .for_each(|alternative| alternative.drafter = moved(alternative.drafter));
+    plan.bands[0].chosen_index = 0;
     plan::write(&plan, &place).expect("a plan");
 
     let output = run(cache).args(draft).output().expect("yggc starts");

@@ -162,8 +162,8 @@ fn seeds_can_be_written_anew() {
     let profile = small_profile();
     deflated("profiles", &profile_file::encode(&profile).expect("valid"));
     let mut plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a plan");
-    plan.alternatives.truncate(2);
-    plan.refused.truncate(1);
+    plan.bands[0].alternatives.truncate(2);
+    plan.bands[0].refused.truncate(1);
     for band in &mut plan.bands {
         band.alternatives.truncate(2);
         band.refused.truncate(1);

@@ -8,7 +8,9 @@ use yggc::{
     grammar::Matcher,
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
-    speculate::{Begin, Budget, Decoder, Drafter, Limits, SpeculateError, Speculation, Stats, StepShape},
+    speculate::{
+        BandSteps, Begin, Budget, Decoder, Drafter, Limits, SpeculateError, Speculation, Stats, StepShape,
+    },
     tree::{NodeId, Source, TokenTree},
 };
 
@@ -55,7 +57,8 @@ fn decoded(
     let shape = if drafter.is_some() { SHAPE } else { StepShape::PLAIN };
     let speculation = if drafter.is_some() { Speculation::AsOpened } else { Speculation::Off };
     let drafter = drafter.map(|drafter| Box::new(drafter) as Box<dyn Drafter>);
-    let mut decoder = Decoder::new(session, drafter, shape).expect("a planned width");
+    let mut decoder =
+        Decoder::new(session, vec![BandSteps::unplanned(drafter, &shape)]).expect("a planned width");
     let begin = Begin { grammar: Some(grammar), speculation, ..Begin::new(&PROMPT, sampling) };
     decoder.begin(&begin).expect("the prompt fits");
     while !decoder.is_complete() && decoder.history().len() < 100 {

@@ -29,12 +29,12 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
     let DrafterKind::Lookup(LookupSettings { longest_match, shortest_match }) = sub_plan.drafter else {
         panic!("{:?} is not lookup", sub_plan.drafter)
     };
-    let plan::Shape { depth, draft_width, verify_width } = sub_plan.shape;
+    let plan::Shape { depth, draft_width, verify_width } = sub_plan.shape();
     let [depth, draft_width, verify_width] = [depth, draft_width, verify_width].map(|n| n as usize);
     let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
     let mut drafter = Lookup::new(longest_match as usize, shortest_match as usize, &shape).expect("a plan's");
-    let plain_step_us = sub_plan.predicted.ar_tpot_us;
-    let plan::Prediction { aal, step_us, .. } = sub_plan.predicted;
+    let plain_step_us = sub_plan.first().predicted.ar_tpot_us;
+    let plan::Prediction { aal, step_us, .. } = sub_plan.first().predicted;
     let terms = GuardTerms { aal, step_us, plain_step_us, limits: sub_plan.guard };
     let mut tree = TokenTree::with_capacity(verify_width);
     let (mut scratch, mut keep) = (RowScratch::with_capacity(verify_width), Vec::new());
@@ -50,7 +50,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
             }
             tree.reset(text[len - 1]);
             ReplayDrafter::propose(&mut drafter, &text[..len], &shape.limits(), &mut tree);
-            let rows = sub_plan.row_choice.rows(&mut tree, &mut scratch, None);
+            let rows = sub_plan.first().row_choice.rows(&mut tree, &mut scratch, None);
             select(&tree, rows as usize, &mut scratch.prune, &mut keep);
             let (mut node, mut emitted) = (NodeId::ROOT, 1);
             while let Some(child) = text.get(len + emitted - 1).and_then(|token| tree.child(node, *token))
@@ -60,7 +60,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
                 (node, emitted) = (child, emitted + 1);
             }
             let planned_us =
-                sub_plan.row_choice.planned(u32::try_from(keep.len()).expect("few rows")).step_us;
+                sub_plan.first().row_choice.planned(u32::try_from(keep.len()).expect("few rows")).step_us;
             let step_us = planned_us + dearer * plain_step_us * (keep.len() - 1) as f64;
             if guarded {
                 let tokens = u32::try_from(emitted).expect("few tokens");
@@ -80,7 +80,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
 fn it_takes_little_from_requests_that_pay_and_saves_those_that_do_not() {
     let profile = profile_file::read(&machine_profile()).expect("a kept profile");
     let plan = plan_from_profile(&profile, &Fix::default(), NOW).expect("a whole profile");
-    let sub_plan = plan.for_drafter("lookup").expect("it was measured");
+    let sub_plan = plan.bands[0].for_drafter("lookup").expect("it was measured");
     let [free, guarded] = [false, true].map(|on| decode(&profile.token_traces, sub_plan, 0.0, on));
     assert!(free.all < free.plain, "the plan does not pay: {free:?}");
     assert!(guarded.all < 1.005 * free.all, "the guard takes too much: {guarded:?} instead of {free:?}");

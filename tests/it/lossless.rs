@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use yggc::{
-    plan::{GuardLimits, RowChoice, RowRule, Schedule, WidthCost},
-    policy::{GuardTerms, SkipSearch},
+    plan::{DepthChoice, GuardLimits, Prediction, RowChoice, RowRule, Schedule, WidthCost},
+    policy::SkipSearch,
     runtime::{ExecutableSet, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{
-        Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, Policy, SelfDrafter, SpeculateError, StepShape,
-        Swift,
+        BandSteps, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter, SpeculateError,
+        StepShape, Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
@@ -22,7 +22,9 @@ mod draws;
 mod free;
 mod terms;
 
-pub(crate) use self::draws::{any_kept, any_policy, any_sampling, any_shape, any_template, any_tokens};
+pub(crate) use self::draws::{
+    Policy, any_kept, any_policy, any_sampling, any_shape, any_template, any_tokens, scheduled,
+};
 use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
     draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
@@ -146,7 +148,7 @@ impl Case {
 
     fn plainly(&self, set: &Arc<ExecutableSet>, prompt: &[u32]) -> Vec<u32> {
         let mut plain =
-            Decoder::new(session(set, self.context, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+            Decoder::new(session(set, self.context, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
         decode(&mut plain, prompt, self.sampling, self.tokens, &[], None);
         plain.history().to_vec()
     }
@@ -216,17 +218,18 @@ impl Case {
                 dice: Dice::new(dice.bits()),
             }),
         };
-        let mut decoder = Decoder::new(session, Some(drafter), self.shape)
-            .and_then(|decoder| decoder.with_schedule(self.schedule))
-            .expect("a planned width");
+        let mut steps = scheduled(drafter, &self.shape, self.schedule);
         if self.is_told {
             let (costs, network) = any_depths(self.shape.depth, set.model_width(), dice);
-            decoder = decoder.with_depths(costs, network).expect("a network for the model");
+            let first = &mut steps.sub_plan.ranges[0];
+            first.row_choice.widths[0].step_us = 100.0;
+            first.depth_choice = DepthChoice::Predicted(costs);
+            steps.network = Some(network);
         }
-        match self.policy.clone() {
-            Some(policy) => decoder.with_policy(policy).expect("a choice of the shape's widths"),
-            None => decoder,
+        if let Some(policy) = self.policy.clone() {
+            steps = policy.over(steps);
         }
+        Decoder::new(session, vec![steps]).expect("steps for the model")
     }
 }
 
@@ -473,13 +476,15 @@ fn an_accepted_path_is_cut_anywhere_and_decoding_goes_on_from_there() {
     let set = models()[5].set(Class::native(best_tier()));
     let shape = StepShape { depth: 7, draft_width: 1, verify_width: 8, top_k: 0, draft_temperature: 1.0 };
     let prompt = Dice::new(3).tokens(20, set.vocabulary());
-    let mut plain = Decoder::new(session(set, 64, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+    let mut plain = Decoder::new(session(set, 64, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
     decode(&mut plain, &prompt, Sampling::GREEDY, 40, &[], None);
     let truth = plain.history();
     let oracle = || Some(Box::new(Oracle(truth.to_vec())) as Box<dyn Drafter>);
     for first in 1..=8 {
         for by_end in [false, true] {
-            let mut decoder = Decoder::new(session(set, 64, 8, 1), oracle(), shape).expect("a planned width");
+            let mut decoder =
+                Decoder::new(session(set, 64, 8, 1), vec![BandSteps::unplanned(oracle(), &shape)])
+                    .expect("a planned width");
             decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
             let start = prompt.len() + 1;
             let ends = [truth[start + first - 1]];
@@ -525,7 +530,7 @@ fn falling_back_and_trying_again_changes_no_token() {
     let set = models()[5].set(*models()[5].classes().last().expect("portable at least"));
     let shape = StepShape { depth: 3, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
     let costs = [(1, 100.0), (2, 120.0), (4, 150.0)].map(|(width, step_us)| WidthCost { width, step_us });
-    let terms = GuardTerms { aal: 2.0, step_us: 150.0, plain_step_us: 100.0, limits: GuardLimits::DEFAULT };
+    let predicted = Prediction { aal: 2.0, step_us: 150.0, ar_tpot_us: 100.0, ..Prediction::UNPRICED };
     let sampled = Sampling { temperature: 0.8, top_k: 0, top_p: 0.95, min_p: 0.0, seed: 3 };
     for (rule, sampling) in [
         (RowRule::Widest, Sampling::GREEDY),
@@ -535,16 +540,20 @@ fn falling_back_and_trying_again_changes_no_token() {
         let prompt = Dice::new(4).tokens(10, set.vocabulary());
         let (context, tokens) = (256, 200);
         let mut plain =
-            Decoder::new(session(set, context, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+            Decoder::new(session(set, context, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
         decode(&mut plain, &prompt, sampling, tokens, &[], None);
         let truth = plain.history().to_vec();
         let drafter =
             LateLearner { truth: truth.clone(), vocabulary: set.vocabulary() as u32, good_from: 30 };
-        let choice = RowChoice { rule, widths: costs.to_vec(), rate: 0.01, calibration: None };
-        let policy = Policy { choice, guard: Some(terms), costs: None };
-        let mut decoder = Decoder::new(session(set, context, 4, 1), Some(Box::new(drafter)), shape)
-            .and_then(|decoder| decoder.with_policy(policy))
-            .expect("planned widths");
+        let policy = Policy {
+            row_choice: RowChoice { rule, widths: costs.to_vec(), rate: 0.01, calibration: None },
+            predicted: predicted.clone(),
+            limits: GuardLimits::DEFAULT,
+            is_guarded: true,
+            is_corrected: false,
+        };
+        let steps = policy.over(BandSteps::unplanned(Some(Box::new(drafter)), &shape));
+        let mut decoder = Decoder::new(session(set, context, 4, 1), vec![steps]).expect("planned widths");
         // Twice: a request does not inherit the fate of the last one.
         for _ in 0..2 {
             decode(&mut decoder, &prompt, sampling, tokens, &[], Some(7));

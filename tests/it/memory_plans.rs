@@ -148,10 +148,10 @@ fn a_budget_is_planned_and_the_plan_alone_says_how_to_run() {
     let drafts = ["--fix", "drafter=substitute,Dd=3"];
     success(&planned(budget, "64", &drafts).output().expect("yggc starts"));
     let plan: Plan = plan::read(&file).expect("it was written");
-    let division = plan.memory.clone().expect("it divides memory");
+    let division = plan.header.memory.clone().expect("it divides memory");
     assert!(division.used_bytes() <= budget && division.streamed_bytes > 0);
     assert_eq!((division.budget_bytes, division.context), (Some(budget), 64));
-    assert!(plan.chosen().drafter.facts().substitute_bits.is_some());
+    assert!(plan.bands[0].chosen().drafter.facts().substitute_bits.is_some());
 
     // What an engine takes is what the plan says.
     let source = PlanSource { plan: plan.clone(), name: "small".to_owned(), force: false };

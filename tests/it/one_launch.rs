@@ -15,7 +15,7 @@ use yggc::{
 
 use crate::{
     draft_models::{hidden_pair, pair_drafter, pair_session, plain_pair},
-    lossless::{any_kept, any_sampling, any_shape, any_tokens},
+    lossless::{any_kept, any_sampling, any_shape, any_tokens, scheduled},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, session, some_models},
 };
 
@@ -38,7 +38,7 @@ impl Drafts<'_> {
         if !kept.is_empty() {
             drafter = drafter.with_variant(set.head(kept).expect("it was made"));
         }
-        Decoder::new(session, Some(Box::new(drafter)), *shape)?.with_schedule(schedule)
+        Decoder::new(session, vec![scheduled(Box::new(drafter), shape, schedule)])
     }
 }
 
@@ -133,7 +133,7 @@ fn the_device_grows_the_trees_of_drafter_models_too() {
         let open = |schedule| {
             let session = pair_session(&pair, context, shape.tree_nodes(), 1);
             let drafter = Box::new(pair_drafter(&session, &shape));
-            Decoder::new(session, Some(drafter), shape).and_then(|decoder| decoder.with_schedule(schedule))
+            Decoder::new(session, vec![scheduled(drafter, &shape, schedule)])
         };
         let mut by_host = open(Schedule::Plain).expect("a planned width");
         let mut by_device = open(schedule).expect("a device that grows trees");

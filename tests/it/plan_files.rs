@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use ygg_profiler::{Profile, UnixTime};
 use yggc::{
     measure::profile_file,
-    plan::{self, DepthChoice, Plan, Prediction, RowRule},
+    plan::{self, DepthChoice, Header, Plan, Prediction, RowRule},
 };
 
 use crate::{
@@ -29,14 +29,19 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let [made, before] = [&file, before].map(|file| plan::read(file).expect("a plan"));
-    let at_once = Plan { made_at: before.made_at, ..made.clone() };
+    let header = Header { made_at: before.header.made_at, ..made.header.clone() };
+    let at_once = Plan { header, ..made.clone() };
     assert!(
         plan::encode(&at_once).expect("valid") == fs::read(plan()).expect("written"),
         "not deterministic"
     );
     let now = UnixTime::now();
-    assert!(before.measured_at <= before.made_at && before.made_at <= made.made_at && made.made_at <= now);
-    assert_eq!(made.measured_at, profile_file::read(profile()).expect("a profile").measured_at);
+    assert!(
+        before.header.measured_at <= before.header.made_at
+            && before.header.made_at <= made.header.made_at
+            && made.header.made_at <= now
+    );
+    assert_eq!(made.header.measured_at, profile_file::read(profile()).expect("a profile").measured_at);
     let shown = success(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
     let is_dated = |line: &&str| !line.starts_with("measured ");
     assert!(shown.lines().filter(is_dated).eq(said.lines().filter(is_dated)), "{shown}");
@@ -48,9 +53,9 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
     }
     let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
     assert_eq!(keys(&shown), ["chosen", "findings", "plan"]);
-    assert_eq!(shown["plan"]["measured_at"].as_u64(), Some(made.measured_at.seconds()));
-    assert_eq!(shown["plan"]["made_at"].as_u64(), Some(made.made_at.seconds()));
-    let names: Vec<&str> = shown["plan"]["by_drafter"]
+    assert_eq!(shown["plan"]["header"]["measured_at"].as_u64(), Some(made.header.measured_at.seconds()));
+    assert_eq!(shown["plan"]["header"]["made_at"].as_u64(), Some(made.header.made_at.seconds()));
+    let names: Vec<&str> = shown["plan"]["bands"][0]["by_drafter"]
         .as_array()
         .expect("a list")
         .iter()
@@ -78,9 +83,11 @@ fn parts_of_a_plan_can_be_fixed() {
     let file = folder.path().join("fixed.plan");
     success(&search(&["--fix", "drafter=layer_skip,Dd=2,Wd=4,Wv=8"], &file));
     let shown = json(yggc().args(["plan", "show"]).arg(&file).arg("--json"));
-    let shape = &shown["chosen"]["shape"];
+    let chosen = &shown["chosen"];
+    let first = &chosen["ranges"][0];
+    let widest = first["row_choice"]["widths"].as_array().and_then(|widths| widths.last()).expect("a width");
     assert_eq!(
-        [&shape["depth"], &shape["draft_width"], &shape["verify_width"]].map(serde_json::Value::as_u64),
+        [&first["depth"], &chosen["draft_width"], &widest["width"]].map(serde_json::Value::as_u64),
         [Some(2), Some(4), Some(8)]
     );
     let answer = json(on_tiny("run").args(["-p", "hello", "-n", "8", "--json", "--plan"]).arg(&file));
@@ -271,15 +278,17 @@ fn a_request_that_does_not_accept_falls_back_and_says_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("hopeless.plan");
     let mut hopeless = plan::read(plan()).expect("the plan is there");
-    let drafted = hopeless.by_drafter.iter().position(|p| p.name.as_str() == "layer_skip").expect("measured");
+    let band = &mut hopeless.bands[0];
+    let drafted = band.by_drafter.iter().position(|p| p.name.as_str() == "layer_skip").expect("measured");
+    let ranges = &mut band.by_drafter[drafted].ranges;
+    ranges.truncate(1);
+    let first = &mut ranges[0];
     // Plain decoding is said to be so fast that no acceptance pays.
-    let predicted = &mut hopeless.by_drafter[drafted].predicted;
-    *predicted = Prediction::new(1.0, predicted.stages.clone(), predicted.step_us / 100.0);
+    first.predicted = Prediction::new(1.0, first.predicted.stages.clone(), first.predicted.step_us / 100.0);
     // And every step that drafts verifies what it drafted, whatever was measured here.
-    hopeless.by_drafter[drafted].row_choice.rule = RowRule::Widest;
-    hopeless.by_drafter[drafted].depth_choice = DepthChoice::Fixed;
-    hopeless.by_drafter[drafted].longer_contexts.clear();
-    hopeless.chosen_index = u32::try_from(drafted).expect("few drafters");
+    first.row_choice.rule = RowRule::Widest;
+    first.depth_choice = DepthChoice::Fixed;
+    band.chosen_index = u32::try_from(drafted).expect("few drafters");
     plan::write(&hopeless, &file).expect("a valid plan");
 
     let run = |arguments: &[&str]| {

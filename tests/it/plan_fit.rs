@@ -153,7 +153,7 @@ fn whatever_was_otherwise_where_a_plan_was_made_is_named() {
     let measured = Measured::new();
     for (fact, expected, found, change) in recorded(&measured.profile.fingerprints) {
         let mut plan = measured.plan();
-        change(&mut plan.fingerprints);
+        change(&mut plan.header.fingerprints);
         refused(measured.engine(plan, |options| options), fact, expected, &found);
     }
 }

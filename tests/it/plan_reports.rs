@@ -78,8 +78,8 @@ fn a_plan_explains_itself() {
         ]
     );
     let read = plan::read(plan()).expect("the plan is there");
-    assert_eq!(told["chosen"], read.chosen().name.as_str());
-    assert_eq!(told["considered"].as_u64(), Some(read.alternatives.len() as u64));
+    assert_eq!(told["chosen"], read.bands[0].chosen().name.as_str());
+    assert_eq!(told["considered"].as_u64(), Some(read.bands[0].alternatives.len() as u64));
 }
 
 #[test]
@@ -88,16 +88,18 @@ fn a_temperature_is_told_of_by_itself() {
     let (file, page) = (folder.path().join("warm.plan"), folder.path().join("why.html"));
     let mut warm = plan::read(plan()).expect("the plan is there");
     // Hot requests are said to be best decoded plainly.
-    let mut by_drafter = warm.by_drafter.clone();
+    let mut by_drafter = warm.bands[0].by_drafter.clone();
     by_drafter.truncate(1);
-    warm.bands = vec![Band {
+    let considered = warm.bands[0].alternatives.len();
+    warm.bands.truncate(1);
+    warm.bands.push(Band {
         temperature: 0.8,
         by_drafter,
         chosen_index: 0,
-        alternatives: warm.alternatives.iter().filter(|a| a.drafter == 0).copied().collect(),
+        alternatives: warm.bands[0].alternatives.iter().filter(|a| a.drafter == 0).copied().collect(),
         refused: Vec::new(),
         left_out: Vec::new(),
-    }];
+    });
     plan::write(&warm, &file).expect("a valid plan");
     let explain = |arguments: &[&str]| {
         let mut command = yggc();
@@ -105,7 +107,7 @@ fn a_temperature_is_told_of_by_itself() {
         command
     };
     for (arguments, temperature, considered) in
-        [(&[][..], 0.0, warm.alternatives.len()), (&["--temperature", "0.7"], 0.8, 1)]
+        [(&[][..], 0.0, considered), (&["--temperature", "0.7"], 0.8, 1)]
     {
         let told = json(explain(arguments).arg("--json"));
         let said = told["temperature"].as_f64().expect("a number");
@@ -140,8 +142,8 @@ fn the_page_is_well_formed_and_whole() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (page, hostile) = (folder.path().join("why.html"), folder.path().join("hostile.plan"));
     let mut named = plan::read(plan()).expect("the plan is there");
-    named.fingerprints.model.name = "</title><script>alert(\"&nbsp;\")</script>\u{1}".to_owned();
-    named.calibration = "<!-- ' ]]>".to_owned();
+    named.header.fingerprints.model.name = "</title><script>alert(\"&nbsp;\")</script>\u{1}".to_owned();
+    named.header.calibration = "<!-- ' ]]>".to_owned();
     plan::write(&named, &hostile).expect("a valid plan");
     for round in 0..2 {
         let mut command = yggc();
@@ -174,8 +176,8 @@ fn the_page_is_well_formed_and_whole() {
         assert!(figures.iter().any(|label| label.contains(part)), "{part}: {figures:?}");
     }
     let read = plan::read(plan()).expect("the plan is there");
-    for sub_plan in read.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
-        let map = format!("{}, Wd {}: speed-up", sub_plan.name, sub_plan.shape.draft_width);
+    for sub_plan in read.bands[0].by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
+        let map = format!("{}, Wd {}: speed-up", sub_plan.name, sub_plan.shape().draft_width);
         assert!(figures.iter().any(|label| label.starts_with(&map)), "{map}: {figures:?}");
     }
     // A table that is wider than the screen scrolls by itself.
@@ -194,11 +196,12 @@ fn the_verdict_and_the_winners_charts_come_first_and_the_page_is_small() {
     let profile = profile_file::read(&machine_profile()).expect("it is kept");
     let kept = plan_from_profile(&profile, &Fix::default(), NOW).expect("it can be planned");
     plan::write(&kept, &file).expect("a valid plan");
-    let chosen = kept.chosen();
+    let chosen = kept.bands[0].chosen();
     assert!(!chosen.is_plain());
     let gain = format!(
         "{:.2}x plain decoding by {}, expected on other prompts than the recorded (",
-        chosen.unseen.speedup, chosen.name
+        chosen.first().unseen.speedup,
+        chosen.name
     );
     let told = |command| success(&yggc().args(["plan", command]).arg(&file).output().expect("yggc starts"));
     let said = told("explain");

@@ -6,7 +6,7 @@ use yggc::{
     plan::{DrafterKind, LayerSkipSettings},
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Limits, Lookup, SelfDrafter, SpeculateError, StepShape, make_drafter},
+    speculate::{BandSteps, Decoder, Limits, Lookup, SelfDrafter, SpeculateError, StepShape, make_drafter},
 };
 
 use crate::tiny_model::{Class, MODEL_CONTEXT, best_tier, bits, models, session};
@@ -60,7 +60,7 @@ fn a_refused_prompt_leaves_the_session_as_it_was() {
 fn a_refused_start_leaves_the_request_as_it_was() {
     let decoder = || {
         let mut decoder =
-            Decoder::new(session(set(), 32, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+            Decoder::new(session(set(), 32, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
         decoder.start(&[5, 6, 7], Sampling::GREEDY).expect("the prompt fits");
         decoder
     };
@@ -109,7 +109,9 @@ fn a_width_that_no_executable_holds_is_refused() {
     for found in [0, 65] {
         let open = crate::tiny_model::session(set(), 32, 13, 1);
         let error =
-            Decoder::new(open, None, StepShape { verify_width: found, ..SHAPE }).map(drop).unwrap_err();
+            Decoder::new(open, vec![BandSteps::unplanned(None, &StepShape { verify_width: found, ..SHAPE })])
+                .map(drop)
+                .unwrap_err();
         assert!(matches!(error, SpeculateError::Shape { what: "verify width", .. }), "{error:?}");
         says(&error, &["1 to 64", &found.to_string()]);
     }
@@ -117,7 +119,9 @@ fn a_width_that_no_executable_holds_is_refused() {
 
 #[test]
 fn a_tree_that_the_session_has_no_room_for_is_refused() {
-    let error = Decoder::new(session(set(), 32, 12, 1), None, SHAPE).map(drop).unwrap_err();
+    let error = Decoder::new(session(set(), 32, 12, 1), vec![BandSteps::unplanned(None, &SHAPE)])
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(error, SpeculateError::Shape { found: 13, .. }), "{error:?}");
     says(&error, &["at most 12", "13"]);
 }

@@ -20,7 +20,7 @@ use yggc::{
     },
     runtime::{Pinning, Session, SessionOptions},
     sample::Sampling,
-    speculate::{Decoder, Limits, Lookup, Policy, StepShape, Suffix},
+    speculate::{Decoder, Limits, Lookup, StepShape, Suffix},
 };
 
 use crate::{
@@ -87,7 +87,7 @@ fn description(kind: &str) -> &'static DrafterDescription {
 
 /// A decoder of the profiled model that drafts as described, in this shape.
 pub(crate) fn decoder(drafter: &DrafterDescription, shape: StepShape) -> Decoder {
-    tiny_profiles::decoder(&profiled().0, drafter, shape)
+    tiny_profiles::decoder(&profiled().0, drafter, shape, |_| ())
 }
 
 /// A step that may emit whatever its tree allows.
@@ -208,19 +208,22 @@ fn a_replayed_recording_is_the_decoders_at_its_own_shape() {
     assert!(pinned > 100 && accepted_sum > 20, "{pinned} rows of pools, {accepted_sum} accepted");
     let plan = plan_from_profile(profile, &Fix::default(), NOW).expect("the profile makes a plan");
     for name in ["suffix", "recycling", "ngram", "mixed"] {
-        let sub_plan = plan.for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));
-        assert!(sub_plan.acceptance.steps > 0 && sub_plan.shape.verify_width >= 2, "{sub_plan:?}");
+        let sub_plan = plan.bands[0].for_drafter(name).unwrap_or_else(|| panic!("no shape for {name}"));
+        assert!(sub_plan.acceptance.steps > 0 && sub_plan.shape().verify_width >= 2, "{sub_plan:?}");
     }
-    for priced in plan.priced().filter(|priced| priced.name.as_str() == "ngram_pool") {
+    for priced in plan.bands[0].priced().filter(|priced| priced.name.as_str() == "ngram_pool") {
         let rows = priced.shape.verify_width as usize;
-        let sub_plan =
-            plan.by_drafter.iter().find(|sub_plan| sub_plan.name == priced.name).expect("it was priced");
+        let sub_plan = plan.bands[0]
+            .by_drafter
+            .iter()
+            .find(|sub_plan| sub_plan.name == priced.name)
+            .expect("it was priced");
         let least = 2 + sub_plan.drafter.facts().pinned_rows as usize;
         assert!(rows >= least, "{rows} rows hold no guess beside {least} - 2 pinned ones and the root");
     }
     let fix = |text| plan_from_profile(profile, &Fix::parse(text).expect("a good fix"), NOW);
     let fixed = fix("drafter=ngram_pool,Wv=8").expect("it was recorded");
-    assert_eq!(fixed.chosen().shape.verify_width, 8);
+    assert_eq!(fixed.bands[0].chosen().shape().verify_width, 8);
     let error = fix("drafter=recycling,Dd=2").unwrap_err().to_string();
     assert!(error.contains("drafter=recycling with Dd {6}"), "{error}");
 }
@@ -305,7 +308,7 @@ fn a_replayed_shape_takes_the_steps_that_a_decoder_takes_along_an_answer() {
 
 #[test]
 fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
-    let (_, profile) = profiled();
+    let (loaded, profile) = profiled();
     let costs = |most: u32, fixed_us: f64| -> Vec<WidthCost> {
         let widths = numbers(&WIDTHS).into_iter().filter(|width| *width <= most);
         widths.map(|width| WidthCost { width, step_us: fixed_us + f64::from(width) }).collect()
@@ -331,10 +334,9 @@ fn a_choice_of_rows_is_replayed_as_the_decoder_makes_it() {
             calibration: Some(calibration.clone()),
         };
         let choices = vec![vec![choice.clone()]; trace.depth as usize];
-        let decoder = decoder(description("layer_skip"), shape);
-        let mut decoder = decoder
-            .with_policy(Policy { choice, guard: None, costs: None })
-            .expect("widths up to the shape's");
+        let mut decoder = tiny_profiles::decoder(loaded, description("layer_skip"), shape, |steps| {
+            steps.sub_plan.ranges[0].row_choice = choice;
+        });
         for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
             let text = [&request.prompt[..], &request.output].concat();
             for recorded in some_steps(prompt) {
@@ -370,17 +372,14 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     assert_eq!(predictor.report.steps as usize, trace.steps().count());
     let fix = Fix::parse("drafter=layer_skip,Dd=4,Wd=2,Wv=8,predictor=on").expect("a fix");
     let plan = plan_from_profile(profile, &fix, NOW).expect("a plan");
-    let planned = plan.chosen();
-    let DepthChoice::Predicted(planned_depths) = &planned.depth_choice else { panic!("a fixed depth") };
+    let planned = plan.bands[0].chosen();
+    let DepthChoice::Predicted(planned_depths) = &planned.first().depth_choice else {
+        panic!("a fixed depth")
+    };
     let network = plan.network_of(planned).expect("the plan has it");
     assert_eq!(network, &predictor.network);
-    let shape = StepShape {
-        depth: planned.shape.depth as usize,
-        draft_width: 2,
-        verify_width: 8,
-        top_k: planned.top_k as usize,
-        draft_temperature: planned.draft_temperature,
-    };
+    let shape = StepShape::of(planned);
+    assert_eq!((shape.draft_width, shape.verify_width), (2, 8));
     // As planned, where growths cost nothing, so that the deepest pays, where none does, and between the two.
     let at_costs = |growth_us: f64| {
         let mut depths = planned_depths.clone();
@@ -400,8 +399,13 @@ fn a_told_decoder_drafts_as_deep_as_a_fresh_session_says() {
     let mut fresh = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
     let mut chosen = BTreeMap::new();
     for depths in &choices {
-        let decoder = decoder(description("layer_skip"), shape);
-        let mut decoder = decoder.with_depths(depths.clone(), network.clone()).expect("a fitting network");
+        let mut decoder = tiny_profiles::decoder(loaded, description("layer_skip"), shape, |steps| {
+            let first = &mut steps.sub_plan.ranges[0];
+            // Any time that is more than what a step saves.
+            first.row_choice.widths[0].step_us = 1e9;
+            first.depth_choice = DepthChoice::Predicted(depths.clone());
+            steps.network = Some(network.clone());
+        });
         for request in &profile.token_traces {
             decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
             for _ in 0..6 {

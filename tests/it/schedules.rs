@@ -9,7 +9,7 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
     speculate::{
-        Begin, Candidate, Decoder, Limits, Lookup, Policy, Reuse, SelfDrafter, SpeculateError, StepShape,
+        Begin, Candidate, Decoder, Drafter, Limits, Lookup, Reuse, SelfDrafter, SpeculateError, StepShape,
         TraceObserver,
     },
     tree::{NodeId, TokenTree},
@@ -17,7 +17,7 @@ use yggc::{
 
 use crate::{
     draft_models::{hidden_pair, pair_drafter, pair_session, shorter_pair},
-    lossless::{any_policy, any_sampling, any_shape, any_template},
+    lossless::{Policy, any_policy, any_sampling, any_shape, any_template, scheduled},
     program::{success, yggc},
     tiny_commands::{json, on_tiny, profile},
     tiny_model::{Class, Dice, MODEL_CONTEXT, best_tier, is_cuda, models, part, session, some_models},
@@ -28,12 +28,14 @@ fn decoder(
     set: &Arc<ExecutableSet>,
     skipped: &[u32],
     (shape, schedule): (StepShape, Schedule),
+    policy: &Option<Policy>,
     (context, threads): (usize, usize),
 ) -> Result<Decoder, SpeculateError> {
     let session = session(set, context, shape.scratch_rows(schedule), threads);
     let skip = SkipSet::new(set.groups(), skipped).expect("groups of the model");
     let drafter = SelfDrafter::layer_skip(&session, skip, &shape)?;
-    Decoder::new(session, Some(Box::new(drafter)), shape)?.with_schedule(schedule)
+    let steps = scheduled(Box::new(drafter), &shape, schedule);
+    Decoder::new(session, vec![Policy::planned_over(policy, steps)])
 }
 
 /// Everything about a tree, values to the last bit.
@@ -142,14 +144,6 @@ fn in_two_requests([plain, ahead]: [&mut Decoder; 2], prompt: &[u32], dice: &mut
     all
 }
 
-/// The decoder, with a policy whose costs are as planned: the clock would tell two decoders apart.
-fn under(policy: Option<Policy>, decoder: Decoder) -> Decoder {
-    match policy {
-        Some(policy) => decoder.with_policy(Policy { costs: None, ..policy }).expect("planned widths"),
-        None => decoder,
-    }
-}
-
 #[test]
 fn heads_drafted_ahead_change_no_tree() {
     let mut heads = 0;
@@ -168,8 +162,8 @@ fn heads_drafted_ahead_change_no_tree() {
         let context = if dice.chance(40) { len + dice.within(2, 20) } else { 128 };
         let policy = dice.chance(60).then(|| any_policy(&shape, &mut dice));
         let open = |schedule, threads| {
-            let decoder = decoder(set, &skipped, (shape, schedule), (context, threads));
-            under(policy.clone(), decoder.expect("a planned width"))
+            let decoder = decoder(set, &skipped, (shape, schedule), &policy, (context, threads));
+            decoder.expect("planned widths")
         };
         let (mut plain, mut ahead) =
             (open(Schedule::Plain, 1), open(Schedule::HeadAhead, 1 + case as usize % 2));
@@ -209,10 +203,8 @@ fn heads_of_drafter_models_change_no_tree() {
             if let Some(template) = &template {
                 drafter = drafter.with_template(template, &shape).expect("its own shape");
             }
-            let decoder = Decoder::new(session, Some(Box::new(drafter)), shape)
-                .and_then(|decoder| decoder.with_schedule(schedule))
-                .expect("a planned width");
-            under(policy.clone(), decoder)
+            let steps = scheduled(Box::new(drafter), &shape, schedule);
+            Decoder::new(session, vec![Policy::planned_over(&policy, steps)]).expect("planned widths")
         };
         let (mut plain, mut ahead) =
             (open(Schedule::Plain, 1), open(Schedule::HeadAhead, 1 + case as usize / 2 % 2));
@@ -231,7 +223,8 @@ fn heads_of_drafter_models_change_no_tree() {
 fn another_request_begins_without_a_head() {
     let set = models()[5].set(Class::native(best_tier()));
     let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
-    let mut decoder = decoder(set, &[2], (shape, Schedule::HeadAhead), (128, 1)).expect("a planned width");
+    let mut decoder =
+        decoder(set, &[2], (shape, Schedule::HeadAhead), &None, (128, 1)).expect("a planned width");
     let prompt = Dice::new(8).tokens(9, set.vocabulary());
     decoder.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
     let free = Limits { tokens: 50, ends: &[] };
@@ -259,27 +252,22 @@ fn schedules_that_cannot_be_kept_are_refused() {
     let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
     assert_eq!((shape.scratch_rows(Schedule::Plain), shape.scratch_rows(Schedule::HeadAhead)), (7, 13));
     let lookup = Lookup::new(3, 1, &shape).expect("lengths in order");
-    let error = Decoder::new(session(set, 64, 13, 1), Some(Box::new(lookup)), shape)
-        .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
-        .unwrap_err()
-        .to_string();
+    let refused = |session, drafter: Box<dyn Drafter>| {
+        let steps = scheduled(drafter, &shape, Schedule::HeadAhead);
+        Decoder::new(session, vec![steps]).unwrap_err().to_string()
+    };
+    let error = refused(session(set, 64, 13, 1), Box::new(lookup));
     assert!(error.contains("schedule head_ahead: expected a drafter that runs a model"), "{error}");
     // The text of a model that reads hidden rows stands on those of the verification.
     let pair = hidden_pair(&models()[5], Class::native(best_tier()), 256);
     let session_of_pair = pair_session(&pair, 64, 13, 1);
     let drafter = pair_drafter(&session_of_pair, &shape);
-    let error = Decoder::new(session_of_pair, Some(Box::new(drafter)), shape)
-        .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
-        .unwrap_err()
-        .to_string();
+    let error = refused(session_of_pair, Box::new(drafter));
     assert!(error.contains("expected a drafter that runs a model and reads no hidden rows"), "{error}");
     let small = session(set, 64, 12, 1);
     let skip = SkipSet::new(set.groups(), &[2]).expect("a group of the model");
     let drafter = SelfDrafter::layer_skip(&small, skip, &shape).expect("a planned width");
-    let error = Decoder::new(small, Some(Box::new(drafter)), shape)
-        .and_then(|decoder| decoder.with_schedule(Schedule::HeadAhead))
-        .unwrap_err()
-        .to_string();
+    let error = refused(small, Box::new(drafter));
     assert!(error.contains("expected at most 12") && error.contains("found 13"), "{error}");
 }
 

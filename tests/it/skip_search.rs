@@ -9,7 +9,9 @@ use yggc::{
     policy::{SkipCosts, SkipObjective, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet},
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::Sampling,
-    speculate::{Candidate, Decoder, DraftGrowth, Limits, SpeculateError, StepShape, Swift, TraceObserver},
+    speculate::{
+        BandSteps, Candidate, Decoder, DraftGrowth, Limits, SpeculateError, StepShape, Swift, TraceObserver,
+    },
     tree::NodeId,
 };
 
@@ -49,7 +51,8 @@ fn decoder(
     let session = session(set, CONTEXT, bank + settings.window, 1);
     let search = SkipSearch::new(set.groups(), start, SHAPE.depth as u32, any_skip_costs(), settings);
     let drafter = Swift::new(&session, search, &SHAPE, growth, bank).expect("room for tries");
-    Decoder::new(session, Some(Box::new(drafter)), SHAPE).expect("a planned width")
+    Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &SHAPE)])
+        .expect("a planned width")
 }
 
 /// The token that a forward without `set` says after `history`, by a sequence of its own.
@@ -195,7 +198,7 @@ fn a_stream_is_reproduced_better_by_what_was_found() {
     let answers: Vec<Vec<u32>> = (0..8)
         .map(|seed| {
             let mut plain =
-                Decoder::new(session(set, CONTEXT, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+                Decoder::new(session(set, CONTEXT, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
             let prompt = Dice::new(seed).tokens(8, set.vocabulary());
             plain.start(&prompt, Sampling::GREEDY).expect("the prompt fits");
             for _ in 0..39 {
@@ -258,8 +261,11 @@ fn confident_drafts_end_where_they_are_unsure_and_have_siblings_there() {
         let session = session(set, CONTEXT, shape.tree_nodes() + settings.window, 1);
         let search = SkipSearch::new(set.groups(), &[2, 5], 5, any_skip_costs(), settings);
         let drafter = Swift::new(&session, search, &shape, DraftGrowth::Confident, shape.tree_nodes());
-        let mut decoder =
-            Decoder::new(session, Some(Box::new(drafter.expect("room for tries"))), shape).expect("planned");
+        let mut decoder = Decoder::new(
+            session,
+            vec![BandSteps::unplanned(Some(Box::new(drafter.expect("room for tries"))), &shape)],
+        )
+        .expect("planned");
         decoder
             .start(&Dice::new(case as u64).tokens(7, set.vocabulary()), Sampling::GREEDY)
             .expect("it fits");

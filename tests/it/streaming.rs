@@ -21,7 +21,7 @@ use yggc::{
     plan::Schedule,
     runtime::{Choice, ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
     sample::Sampling,
-    speculate::{Decoder, Drafter, Limits, SelfDrafter, StepShape},
+    speculate::{BandSteps, Decoder, Drafter, Limits, SelfDrafter, StepShape},
     storage::MappedFile,
 };
 
@@ -265,8 +265,9 @@ fn steps_without_the_host_are_those_of_a_model_in_memory() {
             Some(_) => (shape, Schedule::WholeStep),
             None => (StepShape::PLAIN, Schedule::Plain),
         };
-        let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
-        let mut decoder = decoder.with_schedule(schedule).expect("a device that does it all");
+        let mut steps = BandSteps::unplanned(drafter, &shape);
+        steps.sub_plan.schedule = schedule;
+        let mut decoder = Decoder::new(session, vec![steps]).expect("a device that does it all");
         decoder.start(&[1, 2, 3, 1, 2], Sampling::GREEDY).expect("the prompt fits");
         while decoder.history().len() < 14 {
             let tokens = 14 - decoder.history().len();

@@ -37,7 +37,7 @@ fn engine(drafter: &str) -> Engine {
 /// Drafters that the plan of the tests has.
 fn drafters() -> Vec<String> {
     let plan = plan::read(drafting_plan()).expect("the plan of the tests");
-    plan.by_drafter.iter().map(|sub_plan| sub_plan.name.as_str().to_owned()).collect()
+    plan.bands[0].by_drafter.iter().map(|sub_plan| sub_plan.name.as_str().to_owned()).collect()
 }
 
 fn schemas() -> Vec<Value> {

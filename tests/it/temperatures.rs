@@ -13,7 +13,7 @@ use yggc::{
     plan::{self, Plan, Schedule, SubPlan, nearest},
     planner::{Fix, plan_from_profile},
     runtime::{Session, SessionOptions, SkipSet},
-    speculate::{Decoder, Drafter, Limits, Lookup, SelfDrafter, StepShape},
+    speculate::{BandSteps, Decoder, Drafter, Limits, Lookup, SelfDrafter, StepShape},
 };
 
 use crate::{
@@ -24,14 +24,14 @@ use crate::{
 
 const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
 
-/// A way of stepping, of whatever kind.
-struct AnyWay {
+/// Steps of whatever kind.
+struct AnyBand {
     drafter: &'static str,
     shape: StepShape,
     schedule: Schedule,
 }
 
-impl AnyWay {
+impl AnyBand {
     fn new(drafter: &'static str, dice: &mut Dice) -> Self {
         let shape = if drafter == "none" { StepShape::PLAIN } else { any_shape(dice) };
         let is_ahead = drafter == "layer_skip" && dice.chance(50);
@@ -62,29 +62,21 @@ fn requests_of_any_temperature_in_any_order_are_answered_as_plain_decoding_does(
         let set = model.set(*model.classes().last().expect("portable at least"));
         let mut kinds = ["none", "lookup", "layer_skip"];
         dice.shuffle(&mut kinds);
-        let ways = kinds.map(|kind| AnyWay::new(kind, &mut dice));
-        let rows = ways.iter().map(|way| way.shape.scratch_rows(way.schedule)).max().expect("three");
+        let bands = kinds.map(|kind| AnyBand::new(kind, &mut dice));
+        let rows = bands.iter().map(|band| band.shape.scratch_rows(band.schedule)).max().expect("three");
         let context = 100;
         let session_of = |rows| session(set, context, rows, 1);
         let opened = session_of(rows);
-        let drafters = [0, 1, 2].map(|i| ways[i].drafter(&opened, &mut dice));
-        let mut made: Option<Decoder> = None;
-        let mut opened = Some(opened);
-        for ((way, drafter), temperature) in ways.iter().zip(drafters).zip(TEMPERATURES) {
-            let decoder = match made.take() {
-                None => Decoder::new(opened.take().expect("once"), drafter, way.shape),
-                Some(decoder) => decoder.with_way(temperature, drafter, way.shape),
-            };
-            let decoder =
-                decoder.and_then(|decoder| decoder.with_schedule(way.schedule)).expect("widths fit");
-            let has_policy = way.drafter != "none" && dice.chance(60);
-            made = Some(match has_policy {
-                true => decoder.with_policy(any_policy(&way.shape, &mut dice)).expect("the shape's widths"),
-                false => decoder,
-            });
+        let drafters = [0, 1, 2].map(|i| bands[i].drafter(&opened, &mut dice));
+        let mut all = Vec::new();
+        for ((band, drafter), temperature) in bands.iter().zip(drafters).zip(TEMPERATURES) {
+            let mut steps = BandSteps { temperature, ..BandSteps::unplanned(drafter, &band.shape) };
+            steps.sub_plan.schedule = band.schedule;
+            let has_policy = band.drafter != "none" && dice.chance(60);
+            all.push(if has_policy { any_policy(&band.shape, &mut dice).over(steps) } else { steps });
         }
-        let mut decoder = made.expect("three ways");
-        let mut plain = Decoder::new(session_of(1), None, StepShape::PLAIN).expect("plain decoding");
+        let mut decoder = Decoder::new(opened, all).expect("widths fit");
+        let mut plain = Decoder::new(session_of(1), vec![BandSteps::plain()]).expect("plain decoding");
         for _ in 0..8 {
             let temperature = *dice.pick(&[0.0, 0.1, 0.5, 0.6, 0.7, 1.0, 3.0]);
             let sampling = Sampling { temperature, ..any_sampling(&mut dice) };
@@ -96,9 +88,9 @@ fn requests_of_any_temperature_in_any_order_are_answered_as_plain_decoding_does(
             assert_eq!(decoder.history(), plain.history(), "case {case}, {}, {sampling:?}", model.name);
             let is_certain = temperature == 0.0 || sampling.top_k == 1;
             let expected = nearest(TEMPERATURES, if is_certain { 0.0 } else { temperature });
-            assert_eq!(decoder.way(), expected, "{sampling:?}");
-            assert_eq!(*decoder.shape(), ways[expected].shape);
-            assert!(ways[expected].drafter != "none" || decoder.stats().drafted == 0);
+            assert_eq!(decoder.band(), expected, "{sampling:?}");
+            assert_eq!(*decoder.shape(), bands[expected].shape);
+            assert!(bands[expected].drafter != "none" || decoder.stats().drafted == 0);
             served[expected] += 1;
             drafted[expected] += decoder.stats().drafted;
         }
@@ -107,22 +99,36 @@ fn requests_of_any_temperature_in_any_order_are_answered_as_plain_decoding_does(
 }
 
 #[test]
-#[should_panic(expected = "ways ascend in temperature")]
-fn ways_ascend() {
+fn bands_ascend_from_temperature_0() {
     let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
-    let decoder = Decoder::new(session(set, 20, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
-    drop(decoder.with_way(0.0, None, StepShape::PLAIN));
+    let opened = |temperatures: &[f32]| {
+        let steps = temperatures.iter().map(|t| BandSteps { temperature: *t, ..BandSteps::plain() });
+        Decoder::new(session(set, 20, 1, 1), steps.collect()).map(drop)
+    };
+    assert!(opened(&[0.0, 0.5, 2.0]).is_ok());
+    for bad in [&[][..], &[0.5], &[0.0, 0.0], &[0.0, 0.6, 0.5], &[0.0, f32::NAN], &[0.0, f32::INFINITY]] {
+        let error = opened(bad).expect_err("no order").to_string();
+        assert!(error.contains("temperatures: expected finite ones that ascend from 0"), "{error}");
+    }
 }
 
 #[test]
-fn a_way_for_which_the_session_has_no_room_is_refused() {
+fn a_band_that_needs_more_than_there_is_is_refused() {
     let set = models()[0].set(*models()[0].classes().last().expect("portable at least"));
-    let decoder = || Decoder::new(session(set, 20, 4, 1), None, StepShape::PLAIN).expect("plain decoding");
+    let opened = |shape: StepShape, has_drafter: bool| {
+        let lookup = || Box::new(Lookup::new(3, 1, &shape).expect("lengths in order")) as Box<dyn Drafter>;
+        let drafter = has_drafter.then(lookup);
+        let further = BandSteps { temperature: 0.6, ..BandSteps::unplanned(drafter, &shape) };
+        Decoder::new(session(set, 20, 4, 1), vec![BandSteps::plain(), further]).map(drop)
+    };
     let shape = StepShape { depth: 4, draft_width: 1, verify_width: 4, top_k: 0, draft_temperature: 1.0 };
     for bad in [shape, StepShape { verify_width: 0, ..shape }, StepShape { verify_width: 65, ..shape }] {
-        assert!(decoder().with_way(0.6, None, bad).is_err(), "{bad:?}");
+        assert!(opened(bad, true).is_err(), "{bad:?}");
     }
-    assert!(decoder().with_way(0.6, None, StepShape { depth: 3, ..shape }).is_ok());
+    let good = StepShape { depth: 3, ..shape };
+    assert!(opened(good, true).is_ok());
+    let error = opened(good, false).expect_err("nothing drafts").to_string();
+    assert!(error.contains("drafter: expected one for steps that draft, found none for Dd 3"), "{error}");
 }
 
 /// A loaded model and its profile at three temperatures, made once.
@@ -163,7 +169,7 @@ fn requests_are_recorded_as_plain_decoding_answers_at_their_temperature() {
         pinning: Pinning::Floating,
     };
     let session = Session::open(Arc::clone(loaded.set()), &options).expect("a session opens");
-    let mut plain = Decoder::new(session, None, StepShape::PLAIN).expect("plain decoding");
+    let mut plain = Decoder::new(session, vec![BandSteps::plain()]).expect("plain decoding");
     for temperature in TEMPERATURES {
         let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
         let mut answered = 0;
@@ -223,10 +229,11 @@ fn place_of(sub_plans: &[SubPlan], name: &str) -> u32 {
 fn plan() -> Plan {
     let fix = Fix::parse("rows=all,predictor=off").expect("a good fix");
     let mut plan = plan_from_profile(&profiled().1, &fix, NOW).expect("a plan");
-    assert_eq!(plan.temperatures().collect::<Vec<f32>>(), TEMPERATURES);
-    plan.chosen_index = place_of(&plan.by_drafter, "lookup_short");
-    plan.bands[0].chosen_index = place_of(&plan.bands[0].by_drafter, "layer_skip_v40");
-    plan.bands[1].chosen_index = place_of(&plan.bands[1].by_drafter, "layer_skip");
+    let temperatures: Vec<f32> = plan.bands.iter().map(|band| band.temperature).collect();
+    assert_eq!(temperatures, TEMPERATURES);
+    for (band, name) in plan.bands.iter_mut().zip(["lookup_short", "layer_skip_v40", "layer_skip"]) {
+        band.chosen_index = place_of(&band.by_drafter, name);
+    }
     plan::decode(&plan::encode(&plan).expect("a valid plan")).expect("a whole file")
 }
 
@@ -269,7 +276,7 @@ fn a_forced_drafter_serves_by_its_shape_at_each_temperature() {
     let by_itself = TEMPERATURES.map(|t| ("layer_skip".to_owned(), Some(t)));
     assert_eq!(served(&mut forced(&plan)), by_itself);
     // Where nothing speaks for it, the nearest temperature at which something does.
-    let band = &mut plan.bands[1];
+    let band = &mut plan.bands[2];
     let place = band.by_drafter.iter().position(|p| p.name.as_str() == "layer_skip_v40").expect("measured");
     band.by_drafter.truncate(place);
     band.alternatives.retain(|alternative| usize::from(alternative.drafter) < place);

@@ -13,7 +13,7 @@ use yggc::{
     model::synthetic::SyntheticSpec,
     plan::{DrafterKind, Plan},
     runtime::SessionOptions,
-    speculate::{self, Decoder, Limits, StepShape, TraceObserver, make_drafter},
+    speculate::{self, BandSteps, Decoder, Limits, StepShape, TraceObserver, make_drafter},
     tree::NodeId,
 };
 
@@ -75,8 +75,13 @@ pub(crate) fn served(
     Engine::with_loaded(Arc::clone(loaded), &options)
 }
 
-/// A decoder of the model that drafts as described, in this shape, for one thread.
-pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: StepShape) -> Decoder {
+/// A decoder of the model that drafts as described, in this shape with any changes, for one thread.
+pub(crate) fn decoder(
+    loaded: &Loaded,
+    drafter: &DrafterDescription,
+    shape: StepShape,
+    change: impl FnOnce(&mut BandSteps),
+) -> Decoder {
     let kind = DrafterKind::from_description(drafter).expect("a drafter of this build");
     let loaded = loaded.with_drafters([&kind]).expect("what it needs is there");
     let options = SessionOptions {
@@ -87,7 +92,9 @@ pub(crate) fn decoder(loaded: &Loaded, drafter: &DrafterDescription, shape: Step
     };
     let session = loaded.session(&options, [&kind]).expect("a session opens");
     let drafter = make_drafter(&kind, &shape, &session).expect("a planned width");
-    Decoder::new(session, drafter, shape).expect("a planned width")
+    let mut steps = BandSteps::unplanned(drafter, &shape);
+    change(&mut steps);
+    Decoder::new(session, vec![steps]).expect("planned widths")
 }
 
 /// Keeps what was offered in one step.
@@ -118,7 +125,7 @@ impl Recorder {
             top_k: trace.top_k as usize,
             draft_temperature: trace.draft_temperature,
         };
-        let decoder = decoder(loaded, described, shape);
+        let decoder = decoder(loaded, described, shape, |_| ());
         Self { decoder, ends: loaded.end_ids().to_vec() }
     }
 

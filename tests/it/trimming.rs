@@ -136,7 +136,7 @@ fn a_plan_with_a_trimmed_head_survives_its_file() {
     let again = plan::decode(&plan::encode(&plan).expect("a valid plan")).expect("a whole file");
     assert_eq!(again, plan);
     for kind in ["layer_skip", "substitute"] {
-        let heads = again.by_drafter.iter().map(|sub_plan| &sub_plan.drafter);
+        let heads = again.bands[0].by_drafter.iter().map(|sub_plan| &sub_plan.drafter);
         let heads = heads.filter(|drafter| drafter.name() == kind && drafter.head_tokens().is_some());
         assert_eq!(heads.count(), SIZES.len(), "{kind}");
     }
@@ -144,7 +144,7 @@ fn a_plan_with_a_trimmed_head_survives_its_file() {
 
 fn with_head(tokens: &[u32]) -> Plan {
     let mut plan = plan();
-    for sub_plan in &mut plan.by_drafter {
+    for sub_plan in &mut plan.bands[0].by_drafter {
         if let DrafterKind::LayerSkip(LayerSkipSettings { head_tokens: head @ Some(_), .. }) =
             &mut sub_plan.drafter
         {

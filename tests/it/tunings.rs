@@ -200,7 +200,7 @@ fn what_a_profile_measured_reaches_the_engine_and_changes_no_answer() {
         assert!(refused.kind() == ErrorKind::Input && refused.to_string().contains(part), "{refused}");
         // A plan that was made elsewhere and is forced keeps its shapes; its tunings say nothing about this machine.
         let mut forced = bad;
-        forced.fingerprints.build.kernels = "other".to_owned();
+        forced.header.fingerprints.build.kernels = "other".to_owned();
         assert_eq!(answer(&mut engine(&loaded, Some(forced), true).expect("forced")), expected);
     }
 }

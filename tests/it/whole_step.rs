@@ -10,12 +10,12 @@ use yggc::{
     plan::{RowRule, Schedule},
     runtime::{ExecutableSet, SkipSet},
     sample::Sampling,
-    speculate::{Decoder, Drafter, Limits, Policy, SelfDrafter, SpeculateError, StepShape},
+    speculate::{BandSteps, Decoder, Drafter, Limits, SelfDrafter, SpeculateError, StepShape},
 };
 
 use crate::{
     draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
-    lossless::{any_policy, any_sampling, any_shape, any_tokens},
+    lossless::{Policy, any_policy, any_sampling, any_shape, any_tokens, scheduled},
     one_launch::described,
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, part, session, some_models},
 };
@@ -24,7 +24,8 @@ use crate::{
 fn decoder(
     set: &Arc<ExecutableSet>,
     schedule: Schedule,
-    (shape, context): (StepShape, usize),
+    (shape, policy): (StepShape, &Option<Policy>),
+    context: usize,
 ) -> Result<Decoder, SpeculateError> {
     let (session, drafter): (_, Box<dyn Drafter>) = if set.draft(DRAFT).is_ok() {
         let session = pair_session(set, context, shape.tree_nodes(), 1);
@@ -36,14 +37,15 @@ fn decoder(
         let drafter = Box::new(SelfDrafter::layer_skip(&session, skip, &shape)?);
         (session, drafter)
     };
-    Decoder::new(session, Some(drafter), shape)?.with_schedule(schedule)
+    let steps = Policy::planned_over(policy, scheduled(drafter, &shape, schedule));
+    Decoder::new(session, vec![steps])
 }
 
-/// A policy that chooses no rows, at costs as planned: the clock would tell two decoders apart.
+/// A policy that chooses no rows.
 fn policy_of_all_rows(shape: &StepShape, dice: &mut Dice) -> Policy {
     let mut policy = any_policy(shape, dice);
-    policy.choice.rule = RowRule::Widest;
-    Policy { costs: None, ..policy }
+    policy.row_choice.rule = RowRule::Widest;
+    policy
 }
 
 #[test]
@@ -77,15 +79,11 @@ fn steps_without_the_host_are_the_hosts() {
         let len = dice.within(1, 16);
         let context = if dice.chance(30) { len + dice.within(2, 20) } else { 64 };
         let policy = dice.chance(40).then(|| policy_of_all_rows(&shape, &mut dice));
-        let open = |schedule| {
-            let decoder = decoder(&set, schedule, (shape, context)).expect("a device that does it all");
-            match policy.clone() {
-                Some(policy) => decoder.with_policy(policy).expect("planned widths"),
-                None => decoder,
-            }
-        };
+        let open =
+            |schedule| decoder(&set, schedule, (shape, &policy), context).expect("a device that does it all");
         let (mut by_host, mut by_device) = (open(Schedule::Plain), open(Schedule::WholeStep));
-        let mut plain = Decoder::new(session(&set, context, 1, 1), None, StepShape::PLAIN).expect("width 1");
+        let mut plain =
+            Decoder::new(session(&set, context, 1, 1), vec![BandSteps::plain()]).expect("width 1");
         let what = format!("case {case}, {}, drafter {kind}, {shape:?}", model.name);
         // Twice: a request knows nothing of the last one.
         for request in 0..2 {
@@ -136,7 +134,7 @@ fn what_a_device_cannot_do_alone_is_refused() {
     let model = some_models().next().expect("a model");
     let set = model.set(Class::native(best_tier()));
     let shape = StepShape { depth: 3, draft_width: 2, verify_width: 6, top_k: 4, draft_temperature: 1.0 };
-    let opened = decoder(set, Schedule::WholeStep, (shape, 64));
+    let opened = decoder(set, Schedule::WholeStep, (shape, &None), 64);
     if !is_cuda() {
         let error = opened.expect_err("a processor runs forwards only").to_string();
         assert!(
@@ -146,7 +144,9 @@ fn what_a_device_cannot_do_alone_is_refused() {
         return;
     }
     let mut policy = policy_of_all_rows(&shape, &mut Dice::new(1));
-    policy.choice.rule = RowRule::BestRate;
-    let error = opened.expect("a device").with_policy(policy).expect_err("rows are chosen").to_string();
-    assert!(error.contains("expected steps that verify all rows of their shape"), "{error}");
+    policy.row_choice.rule = RowRule::BestRate;
+    opened.expect("a device");
+    let refused = decoder(set, Schedule::WholeStep, (shape, &Some(policy)), 64);
+    let error = refused.expect_err("rows are chosen").to_string();
+    assert!(error.contains("choice of rows: expected all, where the device prunes"), "{error}");
 }

@@ -8,14 +8,14 @@ use yggc::{
     plan::Schedule,
     runtime::{ExecutableSet, Exercise, Session},
     sample::{Adjustment, Sampling},
-    speculate::{Begin, Decoder, Limits, Reuse, StepShape},
+    speculate::{BandSteps, Begin, Decoder, Limits, Reuse, StepShape},
 };
 
 use crate::{
     ALLOCATIONS, bytes_kept,
     made::{
-        SHAPE, drafter, kept_tokens, model, planned, prompt, retrieval, session_options, set, streaming,
-        with_drafts,
+        FURTHER, SHAPE, drafter, kept_tokens, model, planned, prompt, retrieval, session_options, set,
+        streaming, with_drafts,
     },
 };
 
@@ -39,9 +39,11 @@ pub(crate) fn check_steps(
         session.keep_hidden().expect("it was made for that");
     }
     let drafter = drafter(name, &session);
-    let shape = if drafter.is_some() { SHAPE } else { StepShape::PLAIN };
-    let decoder = Decoder::new(session, drafter, shape).expect("a planned width");
-    let mut decoder = if name == "none" { decoder } else { planned(decoder, schedule) };
+    let steps = match drafter {
+        Some(drafter) => planned(drafter, session.set(), schedule),
+        None => BandSteps::plain(),
+    };
+    let mut decoder = Decoder::new(session, vec![steps]).expect("steps for the model");
     decoder.start(&prompt(), sampling).expect("the prompt fits");
     decode(&mut decoder, 3);
 
@@ -53,7 +55,8 @@ pub(crate) fn check_steps(
         allocations, 0,
         "{name} on {threads} threads, {schedule}, {sampling:?}: allocations in 40 steps"
     );
-    assert_eq!(decoder.range(), usize::from(name != "none"), "{name} went on to its other range");
+    let from = if name == "none" { 0 } else { FURTHER };
+    assert_eq!(decoder.range().from, from, "{name} went on to its other range");
     assert_eq!(decoder.stats().drafted > 0, name != "none", "{name} drafted {}", decoder.stats().drafted);
     let walked = if schedule.walks_on_device() && sampling.is_greedy() { 40 } else { 0 };
     assert_eq!(decoder.stats().walked_by_device, walked, "{name}, {schedule}");
@@ -68,8 +71,8 @@ pub(crate) fn check_steps(
 pub(crate) fn check_terms(set: &Arc<ExecutableSet>, (name, schedule): (&str, Schedule), sampling: Sampling) {
     let session = Session::open(Arc::clone(set), &session_options(1)).expect("a session opens");
     let drafter = drafter(name, &session);
-    let decoder = Decoder::new(session, drafter, SHAPE);
-    let mut decoder = planned(decoder.expect("a planned width"), schedule);
+    let steps = planned(drafter.expect("it drafts"), session.set(), schedule);
+    let mut decoder = Decoder::new(session, vec![steps]).expect("steps for the model");
     let adjustment =
         Adjustment { bias: vec![(3, 1.0), (9, -100.0)], repetition: 1.1, frequency: 0.2, presence: -0.1 };
     let prompt = prompt();
@@ -92,16 +95,15 @@ pub(crate) fn check_terms(set: &Arc<ExecutableSet>, (name, schedule): (&str, Sch
 }
 
 /// Requests of other temperatures, which other drafters serve, in turn.
-pub(crate) fn check_ways(set: &Arc<ExecutableSet>, threads: usize) {
+pub(crate) fn check_bands(set: &Arc<ExecutableSet>, threads: usize) {
     let session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
     let [lookup, skip] = ["lookup", "layer_skip"].map(|name| drafter(name, &session));
     let narrow = StepShape { depth: 2, draft_width: 1, verify_width: 3, ..SHAPE };
-    let ahead = |decoder: Decoder| decoder.with_schedule(Schedule::HeadAhead);
-    let mut decoder = Decoder::new(session, lookup, narrow)
-        .and_then(|decoder| decoder.with_way(0.6, skip, SHAPE))
-        .and_then(ahead)
-        .and_then(|decoder| decoder.with_way(1.0, None, StepShape::PLAIN))
-        .expect("planned widths");
+    let mut ahead = BandSteps { temperature: 0.6, ..BandSteps::unplanned(skip, &SHAPE) };
+    ahead.sub_plan.schedule = Schedule::HeadAhead;
+    let warm = BandSteps { temperature: 1.0, ..BandSteps::plain() };
+    let bands = vec![BandSteps::unplanned(lookup, &narrow), ahead, warm];
+    let mut decoder = Decoder::new(session, bands).expect("planned widths");
     let mut begun = |temperature: f32| {
         let sampling = Sampling { temperature, seed: 3, ..Sampling::GREEDY };
         let before = ALLOCATIONS.load(Ordering::SeqCst);
@@ -110,15 +112,15 @@ pub(crate) fn check_ways(set: &Arc<ExecutableSet>, threads: usize) {
         decode(&mut decoder, 10);
         let stepped = ALLOCATIONS.load(Ordering::SeqCst) - started;
         assert_eq!(stepped, 0, "at {temperature} on {threads} threads: allocations in 10 steps");
-        (started - before, decoder.way())
+        (started - before, decoder.band())
     };
     // The first request that samples makes room for that.
     begun(0.6);
     begun(0.0);
     // A change of temperature takes no more than the same again.
-    for (temperature, way) in [(0.0, 0), (0.6, 1), (1.0, 2), (0.6, 1), (0.0, 0)] {
+    for (temperature, band) in [(0.0, 0), (0.6, 1), (1.0, 2), (0.6, 1), (0.0, 0)] {
         let (changed, at) = begun(temperature);
-        assert_eq!((changed, at), (begun(temperature).0, way), "at {temperature} on {threads} threads");
+        assert_eq!((changed, at), (begun(temperature).0, band), "at {temperature} on {threads} threads");
     }
 }
 
@@ -211,7 +213,7 @@ pub(crate) fn check_tier_steps(
 ) {
     for threads in [1, 2] {
         check_observed(set, threads);
-        check_ways(set, threads);
+        check_bands(set, threads);
     }
     let cut = Sampling { top_k: 40, ..SAMPLED };
     // How tokens are drawn, and what drafts without a model, is the same code on every tier.

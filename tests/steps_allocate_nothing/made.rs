@@ -11,14 +11,14 @@ use yggc::{
     },
     packed::KeptPlace,
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, NgramSettings, RowChoice,
-        RowRule, Schedule, SuffixSettings, WidthCost,
+        Calibration, ContextRange, DepthChoice, DepthCost, DepthCosts, DepthNetwork, Knot, NgramSettings,
+        Prediction, RowChoice, RowRule, Schedule, SuffixSettings, WidthCost,
     },
-    policy::{GuardTerms, SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes, StepCosts},
+    policy::{SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes},
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
     speculate::{
-        Decoder, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Policy, Recycling, Retrieval,
-        SelfDrafter, StepRange, StepShape, Suffix, Swift,
+        BandSteps, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Recycling, Retrieval,
+        SelfDrafter, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     storage::MappedFile,
@@ -202,38 +202,32 @@ pub(crate) fn prompt() -> Vec<u32> {
 }
 
 /// Committed tokens from which the counted steps are in another range, like the first.
-pub(crate) const FURTHER: usize = 75;
+pub(crate) const FURTHER: u32 = 75;
 
-/// A decoder that is told how deep to draft and chooses its rows by calibrated values, under a guard that lets
-/// everything pass, within both of its ranges.
-pub(crate) fn planned(decoder: Decoder, schedule: Schedule) -> Decoder {
-    let StepShape { depth, verify_width, .. } = SHAPE;
-    let further = StepRange { from: FURTHER, drafts: true, depth, verify_width };
-    let decoder = with_choices(decoder, schedule).with_range(further).expect("a shape like the first");
-    with_choices(decoder, schedule).with_schedule(schedule).expect("a schedule that the drafter can keep")
-}
-
-/// The same decoder, whose newest range goes by predictions and calibrated values.
-pub(crate) fn with_choices(decoder: Decoder, schedule: Schedule) -> Decoder {
+/// Steps that are told how deep to draft and choose their rows by calibrated values, under a guard that lets everything pass, within
+/// both of their ranges.
+pub(crate) fn planned(drafter: Box<dyn Drafter>, set: &ExecutableSet, schedule: Schedule) -> BandSteps {
+    let mut steps = BandSteps::unplanned(Some(drafter), &SHAPE);
+    (steps.is_guarded, steps.is_corrected) = (true, true);
+    steps.sub_plan.schedule = schedule;
+    let first = &mut steps.sub_plan.ranges[0];
     let widths = [1, 4, 8].map(|width| WidthCost { width, step_us: 10.0 + f64::from(width) }).to_vec();
     let knots = vec![Knot { score: 0.0, probability: 0.4 }, Knot { score: 0.5, probability: 0.9 }];
     let calibration = Some(Calibration { by_depth: vec![knots], fitted_nodes: 1, held_out: None });
     // Time is worth so little that all is verified, whatever the clock makes of its cost.
     let rule = if schedule.prunes_on_device() { RowRule::Widest } else { RowRule::BestRate };
-    let choice = RowChoice { rule, widths, rate: 1e-9, calibration };
-    let guard = GuardTerms { aal: 1.0, step_us: 1.0, plain_step_us: 1e9, limits: GuardLimits::DEFAULT };
-    let policy = Policy { choice, guard: Some(guard), costs: Some(StepCosts::new(10.0)) };
-    let decoder = decoder.with_policy(policy).expect("the widths of the shape");
-    match schedule {
-        // None of these leaves a hidden row to tell by.
-        Schedule::HeadAhead | Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => decoder,
-        Schedule::Plain | Schedule::OneLaunch => {
-            // A depth more costs nothing, so that all is drafted whatever is told.
-            let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
-            let depth = SHAPE.depth as u32;
-            let costs = DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=depth).map(cost).collect() };
-            let network = DepthNetwork::blank(2 * decoder.session().set().model_width(), SHAPE.depth);
-            decoder.with_depths(costs, network).expect("a network for the model")
-        }
+    first.row_choice = RowChoice { rule, widths, rate: 1e-9, calibration };
+    first.predicted = Prediction { ar_tpot_us: 1e9, ..Prediction::UNPRICED };
+    // Elsewhere no hidden row is left to tell by.
+    if matches!(schedule, Schedule::Plain | Schedule::OneLaunch) {
+        // A depth more costs nothing, so that all is drafted whatever is told.
+        let cost = |depth| DepthCost { depth, step_us: 10.0, saved_us: 0.0 };
+        let depth = SHAPE.depth as u32;
+        let costs = DepthCosts { reach: vec![1.0; SHAPE.depth], costs: (0..=depth).map(cost).collect() };
+        first.depth_choice = DepthChoice::Predicted(costs);
+        steps.network = Some(DepthNetwork::blank(2 * set.model_width(), SHAPE.depth));
     }
+    let further = ContextRange { from: FURTHER, context: FURTHER, ..first.clone() };
+    steps.sub_plan.ranges.push(further);
+    steps
 }

@@ -240,7 +240,9 @@ fn about_plan(path: &Path) -> String {
         return "a profile without a plan".to_owned();
     }
     match plan::read(path) {
-        Ok(plan) => format!("{} on {}", plan.fingerprints.model.name, plan.fingerprints.machine),
+        Ok(plan) => {
+            format!("{} on {}", plan.header.fingerprints.model.name, plan.header.fingerprints.machine)
+        }
         Err(error) => format!("cannot be used: {error}"),
     }
 }

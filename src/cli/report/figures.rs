@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::Stage;
 use yggc::{
-    plan::{Calibration, HeldOut, Interval, Plan, PricedShape, Shape, SubPlan},
+    plan::{Band, Calibration, HeldOut, Interval, PricedShape, SubPlan},
     planner::report::explain::{Explanation, Staircase},
 };
 
@@ -16,27 +16,26 @@ use super::{
     page::Page,
 };
 
-/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better
-/// rule for choosing rows.
-pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
+/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better rule for choosing rows.
+pub(super) fn surface(page: &mut Page, band: &Band) -> Result<(), Failure> {
     page.paragraph(
         "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better \
          of verifying so many at every step and choosing at every step. Each drafter is shown with its best Wd. \
          Within a map darker is faster, and the frame is around the chosen shape.",
     );
-    let chosen = plan.chosen();
+    let chosen = band.chosen();
     let mut maps: Vec<(&SubPlan, Vec<PricedShape>)> = Vec::new();
-    for sub_plan in plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
-        let draft_width = sub_plan.shape.draft_width;
+    for sub_plan in band.drafting() {
+        let draft_width = sub_plan.draft_width;
         let is_here =
             |shape: &PricedShape| shape.name == sub_plan.name && shape.shape.draft_width == draft_width;
-        maps.push((sub_plan, plan.priced().filter(is_here).collect()));
+        maps.push((sub_plan, band.priced().filter(is_here).collect()));
     }
     maps.sort_by_key(|(sub_plan, _)| sub_plan.name != chosen.name);
     if maps.is_empty() {
         page.paragraph("No shape but plain decoding was priced.");
     }
-    for (SubPlan { name, shape: Shape { draft_width, .. }, .. }, shapes) in &maps {
+    for (SubPlan { name, draft_width, .. }, shapes) in &maps {
         let mut best: BTreeMap<(u32, u32), f64> = BTreeMap::new();
         for PricedShape { shape, speedup, .. } in shapes {
             let cell = best.entry((shape.verify_width, shape.depth)).or_insert(*speedup);
@@ -46,8 +45,8 @@ pub(super) fn surface(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
             best.values().copied().fold(f64::INFINITY, f64::min),
             best.values().copied().fold(0.0, f64::max),
         );
-        let is_here = chosen.name == *name && chosen.shape.draft_width == *draft_width;
-        let at = (chosen.shape.verify_width, chosen.shape.depth);
+        let is_here = chosen.name == *name && chosen.draft_width == *draft_width;
+        let at = (chosen.shape().verify_width, chosen.shape().depth);
         let cells = best.iter().map(|(place, value)| {
             let ((column, row), value) = (*place, *value);
             HeatCell { column, row, value, marked: is_here && *place == at }
@@ -97,9 +96,9 @@ pub(super) fn latencies(page: &mut Page, explanation: &Explanation) -> Result<()
 }
 
 /// Acceptance by depth and by the drafter's rank: one curve per drafter with recordings.
-pub(super) fn acceptance(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
-    let by_depth = shares(plan, |sub_plan| &sub_plan.acceptance.by_depth);
-    let by_rank = shares(plan, |sub_plan| &sub_plan.acceptance.by_rank);
+pub(super) fn acceptance(page: &mut Page, band: &Band) -> Result<(), Failure> {
+    let by_depth = shares(band, |sub_plan| &sub_plan.acceptance.by_depth);
+    let by_rank = shares(band, |sub_plan| &sub_plan.acceptance.by_rank);
     if by_depth.is_empty() && by_rank.is_empty() {
         page.paragraph("No drafted token was judged.");
     }
@@ -116,7 +115,7 @@ pub(super) fn acceptance(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-fn shares(plan: &Plan, of: impl Fn(&SubPlan) -> &Vec<f64>) -> Vec<Curve> {
+fn shares(band: &Band, of: impl Fn(&SubPlan) -> &Vec<f64>) -> Vec<Curve> {
     let curve = |sub_plan: &SubPlan| Curve {
         label: sub_plan.name.to_string(),
         points: (1u32..)
@@ -124,16 +123,16 @@ fn shares(plan: &Plan, of: impl Fn(&SubPlan) -> &Vec<f64>) -> Vec<Curve> {
             .map(|(at, share)| CurvePoint::exact(f64::from(at), *share))
             .collect(),
     };
-    plan.by_drafter.iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
+    band.by_drafter.iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
 }
 
 /// Predicted against observed acceptance of held-out nodes.
-pub(super) fn reliability(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
+pub(super) fn reliability(page: &mut Page, band: &Band) -> Result<(), Failure> {
     let held_out = |sub_plan: &SubPlan| {
-        let Calibration { held_out, .. } = sub_plan.row_choice.calibration.as_ref()?;
+        let Calibration { held_out, .. } = sub_plan.first().row_choice.calibration.as_ref()?;
         held_out.map(|held_out| (sub_plan.name.clone(), held_out))
     };
-    let judged: Vec<_> = plan.by_drafter.iter().filter_map(held_out).collect();
+    let judged: Vec<_> = band.by_drafter.iter().filter_map(held_out).collect();
     if judged.is_empty() {
         page.paragraph(
             "No shape kept chooses its rows by probabilities that were judged on held-out prompts.",

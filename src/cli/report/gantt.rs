@@ -12,7 +12,7 @@ use plotters::{
 };
 use ygg_profiler::Worker;
 use yggc::{
-    plan::Plan,
+    plan::{Plan, SubPlan},
     planner::{
         TimeSpan,
         report::{notable_stages, reads},
@@ -44,27 +44,26 @@ struct Bar {
     colour: RGBColor,
 }
 
-/// Adds a figure of a plan's predicted step: stages in a row, each as long as the time that it adds to the step, and
-/// what is read meanwhile.
+/// Adds a figure of the predicted step of a sub-plan: stages in a row, each as long as the time that it adds to the step, and what is read meanwhile.
 ///
 /// # Errors
 /// [`Failure::Internal`] if it cannot be drawn.
-pub(super) fn step(page: &mut Page, plan: &Plan) -> Result<(), Failure> {
-    let (sub_plan, predicted) = (plan.chosen(), &plan.chosen().predicted);
+pub(super) fn step(page: &mut Page, plan: &Plan, sub_plan: &SubPlan) -> Result<(), Failure> {
+    let predicted = &sub_plan.first().predicted;
     page.paragraph(format_args!(
         "A step of {} takes {:.0} us and gives {:.2} tokens (predicted). Stages are drawn one after the other, each \
          with the time that it adds to those with which it overlaps; where a step chooses its rows, the times are \
          means over the steps replayed.",
         sub_plan.name, predicted.step_us, predicted.aal
     ));
-    let svg = draw(&bars(plan))?;
+    let svg = draw(&bars(plan, sub_plan))?;
     page.figure("Stages of the chosen step (predicted)", &svg);
     Ok(())
 }
 
-/// Stages that take a notable share of the step in their order, the others together after them, then what is read.
-fn bars(plan: &Plan) -> Vec<Bar> {
-    let (stages, others, others_us) = notable_stages(plan.chosen());
+/// Stages that take a notable share of the step in their order, the others together behind them, then what is read.
+fn bars(plan: &Plan, sub_plan: &SubPlan) -> Vec<Bar> {
+    let (stages, others, others_us) = notable_stages(sub_plan);
     let mut bars = Vec::new();
     let mut push = |name: String, us: f64, colour: RGBColor| {
         let start_us = bars.last().map_or(0.0, |bar: &Bar| bar.start_us + bar.us);
@@ -85,7 +84,7 @@ fn bars(plan: &Plan) -> Vec<Bar> {
         let (start_us, us) = (span.start_us, span.end_us - span.start_us);
         Bar { name: "meanwhile read".to_owned(), start_us, us, colour: RGBColor(36, 120, 70) }
     };
-    bars.extend(reads(plan).into_iter().map(reading));
+    bars.extend(reads(plan, sub_plan).into_iter().map(reading));
     bars
 }
 

@@ -55,26 +55,27 @@ fn is_report(path: &Path) -> bool {
 /// [`Failure::Internal`] if a figure cannot be drawn.
 fn html(plan: &Plan, temperature: f32) -> Result<String, Failure> {
     let explanation = explain_at(plan, temperature);
-    let plan = &*plan.of_band(plan.band_for(temperature));
-    let mut page = Page::new(&format!("Why {} of {}", explanation.chosen, plan.fingerprints.model.name));
+    let band = plan.band_for(temperature);
+    let model = &plan.header.fingerprints.model.name;
+    let mut page = Page::new(&format!("Why {} of {model}", explanation.chosen));
     tables::verdict(&mut page, &explanation);
     page.section("step", "The chosen step");
-    gantt::step(&mut page, plan)?;
+    gantt::step(&mut page, plan, band.chosen())?;
     tables::memory(&mut page, plan);
     page.section("surface", "Speed-up over depth, width and rows");
-    figures::surface(&mut page, plan)?;
+    figures::surface(&mut page, band)?;
     tables::drafters(&mut page, &explanation);
     page.section("acceptance", "Acceptance");
-    figures::acceptance(&mut page, plan)?;
+    figures::acceptance(&mut page, band)?;
     page.section("latency", "Time of a forward");
     figures::latencies(&mut page, &explanation)?;
     tables::temperatures(&mut page, &explanation);
     tables::parts(&mut page, &explanation);
     page.section("reliability", "Reliability of the acceptance probabilities");
-    figures::reliability(&mut page, plan)?;
+    figures::reliability(&mut page, band)?;
     tables::chains(&mut page, &explanation);
     tables::objective(&mut page, &explanation);
-    tables::alternatives(&mut page, plan);
+    tables::alternatives(&mut page, band);
     tables::tunings(&mut page, plan);
     tables::remarks(&mut page, &explanation);
     tables::origin(&mut page, plan);

@@ -2,7 +2,7 @@
 
 use ygg_profiler::Fingerprints;
 use yggc::{
-    plan::{LeftOut, Plan, Refusal, Schedule},
+    plan::{Band, LeftOut, Plan, Refusal, Schedule},
     planner::report::{
         TUNING_TITLES, drafter_cell,
         explain::{
@@ -43,7 +43,7 @@ const GLOSSARY: [(&str, &str); 12] = [
 
 /// How memory is divided; nothing where all weights are in memory.
 pub(super) fn memory(page: &mut Page, plan: &Plan) {
-    let Some(memory) = &plan.memory else { return };
+    let Some(memory) = &plan.header.memory else { return };
     page.section("memory", "Memory");
     page.table("What is in memory (derived)", &tables::memory(memory), |_| false);
     if !memory.divisions.is_empty() {
@@ -85,7 +85,7 @@ pub(super) fn verdict(page: &mut Page, explanation: &Explanation) {
 
 pub(super) fn origin(page: &mut Page, plan: &Plan) {
     page.section("origin", "Made for and by");
-    let Fingerprints { machine, model, build } = &plan.fingerprints;
+    let Fingerprints { machine, model, build } = &plan.header.fingerprints;
     page.list([
         format!("Machine: {machine}"),
         format!("Model: {} ({})", model.name, model.digest),
@@ -93,8 +93,8 @@ pub(super) fn origin(page: &mut Page, plan: &Plan) {
             "Build: plan format {}, kernels {}, drafter models {}",
             build.plan_format, build.kernels, build.draft_formats
         ),
-        format!("Measured {}, planned {}", plan.measured_at, plan.made_at),
-        format!("Made by {}, calibration {}", plan.created_by, plan.calibration),
+        format!("Measured {}, planned {}", plan.header.measured_at, plan.header.made_at),
+        format!("Made by {}, calibration {}", plan.header.created_by, plan.header.calibration),
     ]);
 }
 
@@ -154,10 +154,10 @@ pub(super) fn chains(page: &mut Page, explanation: &Explanation) {
     page.table("Analysis and search (alpha and c measured)", &tables::chains(&explanation.chains), |_| false);
 }
 
-pub(super) fn alternatives(page: &mut Page, plan: &Plan) {
+pub(super) fn alternatives(page: &mut Page, band: &Band) {
     page.section("alternatives", "Alternatives");
-    let (table, chosen) = tables::alternatives(plan, ALTERNATIVES);
-    let caption = format!("Best {} of {} shapes (predicted)", table.rows.len(), plan.alternatives.len());
+    let (table, chosen) = tables::alternatives(band, ALTERNATIVES);
+    let caption = format!("Best {} of {} shapes (predicted)", table.rows.len(), band.alternatives.len());
     page.table(&caption, &table, |row| Some(row) == chosen);
 }
 

@@ -1,10 +1,10 @@
 //! The analysis of chain speculation compared with the chains that were priced: what it says from alpha and c alone, which is that
 //! verifying costs the same whatever its rows.
 use serde::Serialize;
-use ygg_profiler::{DrafterName, Stage};
+use ygg_profiler::{DrafterName, LatencyTable, Stage};
 
 use crate::{
-    plan::{Plan, PricedShape, SubPlan},
+    plan::{Band, PricedShape, SubPlan},
     planner::compare::{
         leviathan,
         parts::{Part, best_within},
@@ -51,30 +51,30 @@ impl AlphaSource {
     }
 }
 
-/// The analysis of every drafter in the plan's order; one whose alpha or cost nothing tells is missing.
-pub(in crate::planner) fn analyses(plan: &Plan) -> Vec<ChainAnalysis> {
-    plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()).filter_map(|s| analysis(plan, s)).collect()
+/// The analysis of every drafter in the band's order; one whose alpha or cost nothing tells is missing.
+pub(in crate::planner) fn analyses(table: &LatencyTable, band: &Band) -> Vec<ChainAnalysis> {
+    band.drafting().filter_map(|sub_plan| analysis(table, band, sub_plan)).collect()
 }
 
-fn analysis(plan: &Plan, sub_plan: &SubPlan) -> Option<ChainAnalysis> {
+fn analysis(table: &LatencyTable, band: &Band, sub_plan: &SubPlan) -> Option<ChainAnalysis> {
     let SubPlan { name, acceptance, .. } = sub_plan;
     let (alpha, alpha_from) = match acceptance.by_rank.first() {
         Some(first) => (*first, AlphaSource::FirstCandidate),
-        None => (chain_of_one(plan, name)?.aal - 1.0, AlphaSource::ChainOfOne),
+        None => (chain_of_one(band, name)?.aal - 1.0, AlphaSource::ChainOfOne),
     };
     let alpha = alpha.clamp(0.0, 1.0);
-    let one_row = |stage| plan.table.latency_us(&stage, 1, plan.context).ok();
+    let one_row = |stage| table.latency_us(&stage, 1, sub_plan.first().context).ok();
     let cost = one_row(Stage::Draft(name.clone()))? / one_row(Stage::Verify)?;
-    let deepest = plan.priced().filter(|s| s.name == *name).map(|s| s.shape.depth).max().unwrap_or(0);
+    let deepest = band.priced().filter(|s| s.name == *name).map(|s| s.shape.depth).max().unwrap_or(0);
     let gamma = leviathan::best_gamma(alpha, cost, deepest);
     let gain = leviathan::gain(alpha, cost, gamma);
-    let best_chain = best_within(plan, name, Part::Chain);
+    let best_chain = best_within(table, band, name, Part::Chain);
     Some(ChainAnalysis { name: name.clone(), alpha, alpha_from, cost, gamma, gain, best_chain })
 }
 
 /// The shape that drafts and verifies one token, if it was priced.
-fn chain_of_one(plan: &Plan, name: &DrafterName) -> Option<PricedShape> {
-    plan.priced().find(|shape| {
+fn chain_of_one(band: &Band, name: &DrafterName) -> Option<PricedShape> {
+    band.priced().find(|shape| {
         let s = shape.shape;
         shape.name == *name && (s.depth, s.draft_width, s.verify_width) == (1, 1, 2)
     })

@@ -1,8 +1,8 @@
 //! What each part of a step adds: the best shape within narrower and narrower searches, one part more at a time.
 use serde::Serialize;
-use ygg_profiler::{DrafterName, Stage, named};
+use ygg_profiler::{DrafterName, LatencyTable, Stage, named};
 
-use crate::plan::{DepthRule, GrowthRule, Plan, PricedShape, RowRule, Schedule};
+use crate::plan::{Band, DepthRule, GrowthRule, PricedShape, RowRule, Schedule};
 
 named! {
     /// How far the search of a part reaches; each reaches as far as the one before and further.
@@ -58,16 +58,15 @@ pub struct PartGain {
     pub gain: f64,
 }
 
-/// The parts of every drafter in the plan's order; a part that no shape was priced for is missing.
-pub(in crate::planner) fn gains(plan: &Plan) -> Vec<PartGain> {
-    let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
-    drafters.flat_map(|sub_plan| gains_of(plan, &sub_plan.name)).collect()
+/// The parts of every drafter in the band's order; a part that no shape was priced for is missing.
+pub(in crate::planner) fn gains(table: &LatencyTable, band: &Band) -> Vec<PartGain> {
+    band.drafting().flat_map(|sub_plan| gains_of(table, band, &sub_plan.name)).collect()
 }
 
-fn gains_of(plan: &Plan, name: &DrafterName) -> Vec<PartGain> {
+fn gains_of(table: &LatencyTable, band: &Band, name: &DrafterName) -> Vec<PartGain> {
     let mut before = 1.0;
     let gain = |part| {
-        let best = best_within(plan, name, part)?;
+        let best = best_within(table, band, name, part)?;
         let gain = best.speedup / before;
         before = best.speedup;
         Some(PartGain { part, best, gain })
@@ -76,9 +75,14 @@ fn gains_of(plan: &Plan, name: &DrafterName) -> Vec<PartGain> {
 }
 
 /// The best shape of a drafter that the search of `part` reaches.
-pub(super) fn best_within(plan: &Plan, name: &DrafterName, part: Part) -> Option<PricedShape> {
-    let verify_widths = plan.table.widths(&Stage::Verify);
-    let shapes = plan.priced().filter(|shape| shape.name == *name && part.reaches(shape, &verify_widths));
+pub(super) fn best_within(
+    table: &LatencyTable,
+    band: &Band,
+    name: &DrafterName,
+    part: Part,
+) -> Option<PricedShape> {
+    let verify_widths = table.widths(&Stage::Verify);
+    let shapes = band.priced().filter(|shape| shape.name == *name && part.reaches(shape, &verify_widths));
     best_by(shapes, |shape| shape.speedup)
 }
 

@@ -2,17 +2,17 @@
 use ygg_profiler::{Stage, Worker};
 
 use crate::{
-    plan::{Plan, PlannedMemory, StageTime, SubPlan},
+    plan::{ContextRange, Plan, PlannedMemory, StageTime, SubPlan},
     planner::TimeSpan,
 };
 
-/// The times within the chosen step in which weights are read (derived), its stages being one after the other: until the staging buffer is
+/// The times within the step of a sub-plan in which weights are read (derived), its stages being one behind the other: until the staging buffer is
 /// full, and from the verifier's first streamed matrix on. None where no reading was measured.
-pub fn reads(plan: &Plan) -> Vec<TimeSpan> {
-    let SubPlan { predicted, row_choice, .. } = plan.chosen();
-    let at = |stage, width| plan.table.latency_us(&stage, width, plan.context).ok();
+pub fn reads(plan: &Plan, sub_plan: &SubPlan) -> Vec<TimeSpan> {
+    let ContextRange { context, predicted, row_choice, .. } = sub_plan.first();
+    let at = |stage, width| plan.table.latency_us(&stage, width, *context).ok();
     let Some((PlannedMemory { streamed_bytes, staging_bytes, .. }, rest_us)) =
-        plan.memory.as_ref().zip(at(Stage::Read, 1))
+        plan.header.memory.as_ref().zip(at(Stage::Read, 1))
     else {
         return Vec::new();
     };

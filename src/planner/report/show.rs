@@ -15,7 +15,7 @@ use super::{
     verdict::{NoisyCells, noisy_cells},
     words::{describe_shape, shape_cells, words},
 };
-use crate::plan::{Band, ContextRange, DepthRule, LeftOut, Plan, RowRule, Schedule, Shape, SubPlan, Unseen};
+use crate::plan::{Band, ContextRange, DepthRule, Header, LeftOut, Plan, RowRule, Schedule, SubPlan, Unseen};
 
 /// Digits that are shown of a digest.
 const DIGEST: usize = 12;
@@ -35,10 +35,8 @@ pub fn text(plan: &Plan, now: UnixTime) -> String {
 /// them. Of a depth network its sizes stand for its weights, which are for programs of this build alone.
 pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
-    let mut out = value!({ "chosen": plan.chosen(), "findings": findings, "plan": plan });
-    out["plan"]["alternatives"] = value!(plan.priced().collect::<Vec<_>>());
-    for place in 0..plan.bands.len() {
-        let band = plan.of_band(place + 1);
+    let mut out = value!({ "chosen": plan.bands[0].chosen(), "findings": findings, "plan": plan });
+    for (place, band) in plan.bands.iter().enumerate() {
         out["plan"]["bands"][place]["alternatives"] = value!(band.priced().collect::<Vec<_>>());
     }
     for (i, predictor) in plan.predictors.iter().enumerate() {
@@ -54,7 +52,7 @@ fn write_text(plan: &Plan, now: UnixTime, out: &mut String) -> fmt::Result {
     write_choice(out, plan)?;
     writeln!(out)?;
     write_promise(out, plan)?;
-    write_memory_facts(out, plan.memory.as_ref())?;
+    write_memory_facts(out, plan.header.memory.as_ref())?;
     writeln!(out)?;
     write_losers(out, plan)?;
     write_evidence(out, plan, now)
@@ -62,22 +60,22 @@ fn write_text(plan: &Plan, now: UnixTime, out: &mut String) -> fmt::Result {
 
 /// Drafter, shape, schedule and rules of the steps of greedy requests.
 fn write_choice(out: &mut String, plan: &Plan) -> fmt::Result {
-    let chosen = plan.chosen();
+    let (chosen, fixed) = (plan.bands[0].chosen(), &plan.header.fixed);
     let facts = if chosen.is_plain() {
         vec!["plain decoding".to_owned()]
     } else {
-        let rows = match chosen.row_choice.rule {
+        let rows = match chosen.row_rule() {
             RowRule::Widest => "all rows verified",
             RowRule::BestRate => "rows chosen at every step",
         };
-        let depth = match chosen.depth_choice.rule() {
+        let depth = match chosen.depth_rule() {
             DepthRule::Fixed => "fixed depth",
             DepthRule::Predicted => "predicted depth",
         };
         vec![describe_shape(chosen), describe_schedule(chosen.schedule), rows.to_owned(), depth.to_owned()]
     };
     write_facts(out, "chosen", &facts)?;
-    if plan.fixed.is_empty() { Ok(()) } else { write_facts(out, "fixed", std::slice::from_ref(&plan.fixed)) }
+    if fixed.is_empty() { Ok(()) } else { write_facts(out, "fixed", std::slice::from_ref(fixed)) }
 }
 
 fn describe_schedule(schedule: Schedule) -> String {
@@ -89,9 +87,9 @@ fn describe_schedule(schedule: Schedule) -> String {
 
 /// What the choice should give, and what requests of other temperatures get.
 fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
-    let chosen = plan.chosen();
-    let Unseen { speedup, low, high, .. } = chosen.unseen;
-    let predicted = &chosen.predicted;
+    let chosen = plan.bands[0].chosen();
+    let ContextRange { context, predicted, unseen, .. } = chosen.first();
+    let Unseen { speedup, low, high, .. } = *unseen;
     if chosen.is_plain() {
         write_facts(out, "expected", &[format!("{} a token", ms(predicted.tpot_us))])?;
     } else {
@@ -110,17 +108,18 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
             "predicted",
             &[
                 format!(
-                    "{:.2}x on the recorded prompts, after {} tokens in the mean",
-                    predicted.speedup, plan.context
+                    "{:.2}x on the recorded prompts, behind {context} tokens in the mean",
+                    predicted.speedup
                 ),
                 format!("{:.2} tokens in a step of {}", predicted.aal, ms(predicted.step_us)),
             ],
         )?;
     }
-    for ContextRange { from, drafts, depth, row_choice, unseen, predicted, .. } in &chosen.longer_contexts {
+    for range in &chosen.ranges[1..] {
+        let ContextRange { from, drafts, unseen, predicted, .. } = range;
         let facts = if *drafts {
-            let shape = Shape { depth: *depth, verify_width: row_choice.widest(), ..chosen.shape };
-            let [depth, _, rows] = shape_cells(&shape, chosen.depth_choice.rule(), chosen.row_choice.rule);
+            let shape = chosen.shape_in(range);
+            let [depth, _, rows] = shape_cells(&shape, chosen.depth_rule(), chosen.row_rule());
             let per_token = format!(
                 "{} a token instead of {}",
                 ms(predicted.ar_tpot_us / unseen.speedup),
@@ -132,7 +131,7 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
         };
         write_facts(out, &format!("from {from}"), &facts)?;
     }
-    for band in &plan.bands {
+    for band in &plan.bands[1..] {
         let chosen = band.chosen();
         let label = format!("at {}", band.temperature);
         let facts = if chosen.is_plain() {
@@ -140,13 +139,13 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
         } else {
             vec![
                 describe_shape(chosen),
-                interval(&chosen.unseen),
+                interval(&chosen.first().unseen),
                 format!("{} a token", ms(expected_us(chosen))),
             ]
         };
         write_facts(out, &label, &facts)?;
     }
-    if plan.bands.is_empty() {
+    if plan.bands.len() == 1 {
         let alone = "0 alone was recorded; requests of every temperature go by it";
         write_facts(out, "temperature", &[alone.to_owned()])?;
     }
@@ -166,7 +165,7 @@ fn counted(count: u64, what: &str) -> String {
 
 /// Time per token to expect on prompts that were not recorded, in microseconds.
 fn expected_us(sub_plan: &SubPlan) -> f64 {
-    sub_plan.predicted.ar_tpot_us / sub_plan.unseen.speedup
+    sub_plan.first().predicted.ar_tpot_us / sub_plan.first().unseen.speedup
 }
 
 /// Microseconds as milliseconds.
@@ -177,19 +176,20 @@ fn ms(us: f64) -> String {
 
 /// A line for every other drafter, the most promising first, and for each that was no candidate; with an empty line after them.
 fn write_losers(out: &mut String, plan: &Plan) -> fmt::Result {
+    let band = &plan.bands[0];
     let is_loser =
-        |(place, sub_plan): &(usize, &SubPlan)| *place != plan.chosen_index as usize && !sub_plan.is_plain();
-    let mut losers: Vec<(usize, &SubPlan)> = plan.by_drafter.iter().enumerate().filter(is_loser).collect();
-    losers.sort_by(|(_, a), (_, b)| b.unseen.speedup.total_cmp(&a.unseen.speedup));
+        |(place, sub_plan): &(usize, &SubPlan)| *place != band.chosen_index as usize && !sub_plan.is_plain();
+    let mut losers: Vec<(usize, &SubPlan)> = band.by_drafter.iter().enumerate().filter(is_loser).collect();
+    losers.sort_by(|(_, a), (_, b)| b.first().unseen.speedup.total_cmp(&a.first().unseen.speedup));
     let names = losers.iter().map(|(_, sub_plan)| &sub_plan.name);
-    let names = names.chain(plan.left_out.iter().map(|left_out| &left_out.name));
+    let names = names.chain(band.left_out.iter().map(|left_out| &left_out.name));
     let Some(columns) = names.map(|name| name.as_str().len()).max() else { return Ok(()) };
     let of_losers = losers.iter().map(|(place, sub_plan)| {
-        let Unseen { speedup, low, high, .. } = sub_plan.unseen;
+        let Unseen { speedup, low, high, .. } = sub_plan.first().unseen;
         let reason = reason(plan, *place);
         format!("{:<columns$}  {speedup:>5.2}x  {low:.2} to {high:.2}  {reason}", sub_plan.name.as_str())
     });
-    let without = plan
+    let without = band
         .left_out
         .iter()
         .map(|LeftOut { name, lacks }| format!("{:<columns$}  no evidence: no {lacks}", name.as_str()));
@@ -200,14 +200,16 @@ fn write_losers(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(out)
 }
 
-/// What the drafter at a place of the plan lost by, in a few words.
+/// What the drafter at a place of the plan lost by at temperature 0, in a few words.
 fn reason(plan: &Plan, place: usize) -> String {
-    let chosen = plan.chosen();
-    match outcome(plan, place) {
+    let band = &plan.bands[0];
+    let chosen = band.chosen();
+    match outcome(plan, band, place) {
         Outcome::SlowerThanPlain => "slower than plain decoding".to_owned(),
         Outcome::Doubtful => "not faster than plain decoding beyond doubt".to_owned(),
         Outcome::Slower => {
-            let slower = chosen.unseen.speedup / plan.by_drafter[place].unseen.speedup - 1.0;
+            let expected = |sub_plan: &SubPlan| sub_plan.first().unseen.speedup;
+            let slower = expected(chosen) / expected(&band.by_drafter[place]) - 1.0;
             format!("{:.0} % slower than {}", slower * 100.0, chosen.name)
         }
         Outcome::Excluded => "excluded by what was fixed".to_owned(),
@@ -220,17 +222,17 @@ fn reason(plan: &Plan, place: usize) -> String {
 
 /// What was recorded, how noisy and how old it is, and on which machine, with which model and build.
 fn write_evidence(out: &mut String, plan: &Plan, now: UnixTime) -> fmt::Result {
-    let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
-    let best = drafters.max_by(|a, b| a.unseen.speedup.total_cmp(&b.unseen.speedup));
-    let chosen = Some(plan.chosen()).filter(|chosen| !chosen.is_plain());
+    let (band, Header { calibration, fingerprints, measured_at, made_at, .. }) =
+        (&plan.bands[0], &plan.header);
+    let best = band.drafting().max_by(|a, b| a.first().unseen.speedup.total_cmp(&b.first().unseen.speedup));
+    let chosen = Some(band.chosen()).filter(|chosen| !chosen.is_plain());
     let mut facts = match chosen.or(best) {
-        Some(SubPlan { name, unseen, acceptance, .. }) => vec![
+        Some(sub_plan) => vec![
             format!(
-                "{} (calibration {})",
-                counted(unseen.prompts.into(), "recorded prompt"),
-                plan.calibration
+                "{} (calibration {calibration})",
+                counted(sub_plan.first().unseen.prompts.into(), "recorded prompt")
             ),
-            format!("{} of {name}", counted(acceptance.steps, "step")),
+            format!("{} of {}", counted(sub_plan.acceptance.steps, "step"), sub_plan.name),
         ],
         None => vec!["nothing was recorded".to_owned()],
     };
@@ -240,9 +242,9 @@ fn write_evidence(out: &mut String, plan: &Plan, now: UnixTime) -> fmt::Result {
     }
     write_facts(out, "rests on", &facts)?;
     let dated = |time: UnixTime| format!("{}, {time}", time.age_at(now));
-    let (measured, planned) = (dated(plan.measured_at), dated(plan.made_at));
+    let (measured, planned) = (dated(*measured_at), dated(*made_at));
     write_facts(out, "measured", &[measured, format!("planned {planned}")])?;
-    let Fingerprints { machine, model, build } = &plan.fingerprints;
+    let Fingerprints { machine, model, build } = fingerprints;
     let MachineFingerprint { vendor, name, threads, isa, gpu, .. } = machine;
     let name = if name.is_empty() { vendor } else { name };
     let gpu = gpu.as_ref().map_or(String::new(), |gpu| format!(", {gpu}"));
@@ -263,7 +265,7 @@ fn write_evidence(out: &mut String, plan: &Plan, now: UnixTime) -> fmt::Result {
 
 /// The files that the chosen drafters need in addition to the model, by name; nothing if they need none.
 fn write_needed_files(out: &mut String, plan: &Plan) -> fmt::Result {
-    let chosen = std::iter::once(plan.chosen()).chain(plan.bands.iter().map(Band::chosen));
+    let chosen = plan.bands.iter().map(Band::chosen);
     let files = chosen.flat_map(|sub_plan| [sub_plan.drafter.store(), sub_plan.drafter.draft_model()]);
     let mut facts: Vec<String> = Vec::new();
     for DrafterFile { path, digest } in files.flatten() {

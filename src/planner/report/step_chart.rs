@@ -2,7 +2,7 @@
 use std::fmt::{self, Write};
 
 use crate::{
-    plan::{Plan, PlannedMemory},
+    plan::{Plan, PlannedMemory, SubPlan},
     planner::TimeSpan,
 };
 
@@ -29,10 +29,10 @@ fn bar(spans: &[TimeSpan], step_us: f64) -> String {
     columns.iter().collect::<String>().trim_end().to_owned()
 }
 
-/// A line for every stage of the chosen step that takes notable time, one after the other, and for what is read meanwhile.
-pub(super) fn write_step(out: &mut String, plan: &Plan) -> fmt::Result {
-    let (stages, others, others_us) = notable_stages(plan.chosen());
-    let step_us = plan.chosen().predicted.step_us;
+/// A line for every stage of the step of a sub-plan that takes notable time, one behind the other, and for what is read meanwhile.
+pub(super) fn write_step(out: &mut String, plan: &Plan, sub_plan: &SubPlan) -> fmt::Result {
+    let (stages, others, others_us) = notable_stages(sub_plan);
+    let step_us = sub_plan.first().predicted.step_us;
     let (mut lines, mut end_us) = (Vec::new(), 0.0);
     let mut push = |name: String, us: f64| {
         let span = TimeSpan { start_us: end_us, end_us: end_us + us };
@@ -43,7 +43,7 @@ pub(super) fn write_step(out: &mut String, plan: &Plan) -> fmt::Result {
     if others > 0 {
         push(format!("{others} others"), others_us);
     }
-    let reads = reads(plan);
+    let reads = reads(plan, sub_plan);
     if !reads.is_empty() {
         let us = reads.iter().map(|span| span.end_us - span.start_us).sum();
         lines.push(("meanwhile read".to_owned(), us, reads));

@@ -6,7 +6,7 @@ use serde::Serialize;
 use ygg_profiler::{Cell, Finding, Stage, Summary};
 
 use crate::{
-    plan::{Plan, SubPlan, Unseen},
+    plan::{Band, Header, Plan, SubPlan, Unseen},
     planner::NOISE_MARGIN,
 };
 
@@ -22,10 +22,10 @@ pub struct Verdict {
     pub advice: Vec<String>,
 }
 
-/// What `plan` comes to for requests of temperature 0.
-pub fn verdict(plan: &Plan) -> Verdict {
-    let chosen = plan.chosen();
-    let Unseen { speedup, low, high, .. } = chosen.unseen;
+/// What `plan` comes to for requests of a band.
+pub fn verdict(plan: &Plan, band: &Band) -> Verdict {
+    let chosen = band.chosen();
+    let Unseen { speedup, low, high, .. } = chosen.first().unseen;
     let gain = if chosen.is_plain() {
         "plain decoding: no drafter that was measured is faster beyond doubt".to_owned()
     } else {
@@ -34,13 +34,14 @@ pub fn verdict(plan: &Plan) -> Verdict {
             "{speedup:.2}x plain decoding by {name}, expected on other prompts than the recorded ({low:.2} to {high:.2} in nine of ten cases)"
         )
     };
-    Verdict { gain, advice: advice(plan) }
+    Verdict { gain, advice: advice(plan, band) }
 }
 
 /// The cells by which the chosen step is judged against a plain one: forwards of one row, and of the rows that it may verify.
 fn judged<'p>(plan: &'p Plan, width: impl Fn(u32) -> bool + 'p) -> impl Iterator<Item = &'p Summary> {
     let contexts = plan.table.contexts();
-    let above = contexts.iter().copied().find(|context| *context >= plan.context);
+    let priced_at = plan.context();
+    let above = contexts.iter().copied().find(|context| *context >= priced_at);
     let context = above.or(contexts.last().copied()).unwrap_or_default();
     let is_judged = move |(cell, _): &(&Cell, &Summary)| {
         cell.stage == Stage::Verify && cell.context == context && width(cell.width)
@@ -48,23 +49,26 @@ fn judged<'p>(plan: &'p Plan, width: impl Fn(u32) -> bool + 'p) -> impl Iterator
     plan.table.iter().filter(is_judged).map(|(_, summary)| summary)
 }
 
-fn advice(plan: &Plan) -> Vec<String> {
+fn advice(plan: &Plan, band: &Band) -> Vec<String> {
     let mut advice = Vec::new();
-    let best = plan.by_drafter.iter().max_by(|a, b| a.unseen.speedup.total_cmp(&b.unseen.speedup));
-    if let Some(SubPlan { name, unseen, .. }) = best
-        && !plan.fixed.is_empty()
-        && unseen.speedup > plan.chosen().unseen.speedup * (1.0 + NOISE_MARGIN)
+    let Header { fixed, calibration, .. } = &plan.header;
+    let expected = |sub_plan: &SubPlan| sub_plan.first().unseen.speedup;
+    let best = band.by_drafter.iter().max_by(|a, b| expected(a).total_cmp(&expected(b)));
+    if let Some(best) = best
+        && !fixed.is_empty()
+        && expected(best) > expected(band.chosen()) * (1.0 + NOISE_MARGIN)
     {
-        advice.push(format!("fix less: without `{}` {name} should give {:.2}x", plan.fixed, unseen.speedup));
+        let (name, speedup) = (&best.name, expected(best));
+        advice.push(format!("fix less: without `{fixed}` {name} should give {speedup:.2}x"));
     }
-    let widest = plan.chosen().shape.verify_width;
+    let widest = band.chosen().shape().verify_width;
     if judged(plan, move |width| width <= widest).any(|summary| summary.noisy) {
         advice.push("measure what is noisy again while the machine is idle".to_owned());
     }
-    if plan.by_drafter.iter().all(|sub_plan| sub_plan.drafter.draft_model().is_none()) {
+    if band.by_drafter.iter().all(|sub_plan| sub_plan.drafter.draft_model().is_none()) {
         advice.push("try a small model of the same vocabulary as drafter".to_owned());
     }
-    if plan.calibration == "shipped" {
+    if calibration == "shipped" {
         advice.push("calibrate with prompts of your own".to_owned());
     }
     advice
@@ -91,7 +95,7 @@ pub(super) fn noisy_cells(plan: &Plan) -> NoisyCells {
 fn is_notable(plan: &Plan, stage: &Stage) -> bool {
     let of_stage = plan.table.iter().filter(|(cell, _)| cell.stage == *stage);
     let longest_us = of_stage.map(|(_, summary)| summary.median_us).fold(0.0, f64::max);
-    longest_us >= NOTABLE * plan.chosen().predicted.ar_tpot_us
+    longest_us >= NOTABLE * plan.bands[0].chosen().first().predicted.ar_tpot_us
 }
 
 /// What is odd about the latencies measured: noisy cells of a stage in one line, and nothing of stages that take no notable time.
@@ -126,7 +130,7 @@ pub(in crate::planner) fn findings(plan: &Plan) -> Vec<String> {
 
 /// Stages of a step that take a notable share of it, in their order, and the number and time of the others.
 pub fn notable_stages(sub_plan: &SubPlan) -> (Vec<(&Stage, f64)>, usize, f64) {
-    let predicted = &sub_plan.predicted;
+    let predicted = &sub_plan.first().predicted;
     let (notable, others): (Vec<_>, Vec<_>) = predicted
         .stages
         .iter()

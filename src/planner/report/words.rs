@@ -78,10 +78,10 @@ pub(super) fn describe_growth(growth: GrowthRule) -> &'static str {
 
 /// Drafter and shape of a sub-plan that is not plain decoding.
 pub(super) fn describe_shape(sub_plan: &SubPlan) -> String {
-    let SubPlan { name, shape, growth, draft_temperature, depth_choice, row_choice, .. } = sub_plan;
-    let Shape { depth, draft_width, verify_width } = *shape;
-    let depth = describe_depth(depth_choice.rule(), depth);
-    let rows = describe_rows(row_choice.rule, verify_width);
+    let SubPlan { name, growth, draft_temperature, .. } = sub_plan;
+    let Shape { depth, draft_width, verify_width } = sub_plan.shape();
+    let depth = describe_depth(sub_plan.depth_rule(), depth);
+    let rows = describe_rows(sub_plan.row_rule(), verify_width);
     let growth = describe_growth(growth.rule());
     let sharpened = match draft_temperature {
         1.0 => String::new(),

@@ -8,7 +8,8 @@ use super::synthetic::{
 };
 use crate::{
     plan::{
-        Calibration, FittedPlan, LeftOut, PLAN_FORMAT, Plan, PlanError, Schedule, decode, encode, read, write,
+        Calibration, FittedPlan, Header, LeftOut, PLAN_FORMAT, Plan, PlanError, RowChoice, Schedule, decode,
+        encode, read, write,
     },
     planner::{Fix, FreeDrafter, make_plan},
 };
@@ -61,9 +62,10 @@ fn a_plan_has_and_shows_the_tunings_that_won() {
 #[test]
 fn one_profile_makes_one_plan_but_for_the_time_at_which_it_is_made() {
     let (plan, later) = (small_plan(), small_plan_made(UnixTime::from_seconds(MADE_AT.seconds() + 1)));
-    assert_eq!((plan.measured_at, plan.made_at), (MEASURED_AT, MADE_AT));
+    assert_eq!((plan.header.measured_at, plan.header.made_at), (MEASURED_AT, MADE_AT));
     assert_ne!(encode(&plan).unwrap(), encode(&later).unwrap());
-    let at_once = Plan { made_at: plan.made_at, ..later };
+    let header = Header { made_at: plan.header.made_at, ..later.header.clone() };
+    let at_once = Plan { header, ..later };
     assert_eq!(encode(&plan).unwrap(), encode(&at_once).unwrap());
 }
 
@@ -172,29 +174,34 @@ fn contradictory_contents_are_refused() {
         ("planned widths", |p| p.planned.verify.insert(0, 2)),
         ("planned widths", |p| p.planned.draft.clear()),
         ("planned verify width", |p| p.planned.verify.push(64)),
-        ("sub-plans", |p| p.by_drafter.swap(0, 1)),
-        ("sub-plans", |p| p.by_drafter.push(p.by_drafter[1].clone())),
-        ("sub-plans", |p| p.by_drafter.clear()),
-        ("chosen sub-plan", |p| p.chosen_index = 99),
-        ("shape of plain decoding", |p| p.by_drafter[0].shape.depth = 1),
-        ("shape", |p| p.by_drafter[1].shape.depth = 0),
-        ("verify width", |p| p.by_drafter[1].shape.verify_width = 1),
-        ("schedule", |p| p.by_drafter[0].schedule = Schedule::HeadAhead),
+        ("sub-plans", |p| p.bands[0].by_drafter.swap(0, 1)),
+        ("sub-plans", |p| {
+            let twice = p.bands[0].by_drafter[1].clone();
+            p.bands[0].by_drafter.push(twice);
+        }),
+        ("sub-plans", |p| p.bands[0].by_drafter.clear()),
+        ("chosen sub-plan", |p| p.bands[0].chosen_index = 99),
+        ("shape of plain decoding", |p| p.bands[0].by_drafter[0].ranges[0].depth = 1),
+        ("shape", |p| p.bands[0].by_drafter[1].ranges[0].depth = 0),
+        ("verify width", |p| p.bands[0].by_drafter[1].ranges[0].row_choice = RowChoice::fixed(1, 90.0)),
+        ("schedule", |p| p.bands[0].by_drafter[0].schedule = Schedule::HeadAhead),
         ("calibration", |p| {
             let nothing = Calibration { by_depth: Vec::new(), fitted_nodes: 0, held_out: None };
-            p.by_drafter[1].row_choice.calibration = Some(nothing);
+            p.bands[0].by_drafter[1].ranges[0].row_choice.calibration = Some(nothing);
         }),
-        ("choice of rows", |p| p.by_drafter[1].row_choice.widths.clear()),
-        ("candidates per node", |p| p.by_drafter[1].top_k = 0),
-        ("draft temperature", |p| p.by_drafter[1].draft_temperature = f32::NAN),
-        ("prediction", |p| p.by_drafter[1].predicted.step_us = f64::INFINITY),
-        ("prediction", |p| p.by_drafter[1].predicted.speedup *= 1.5),
-        ("acceptance", |p| p.by_drafter[1].acceptance.by_depth[0] = 1.5),
-        ("alternative", |p| p.alternatives[0].aal = f64::NAN),
-        ("alternative", |p| p.alternatives[0].drafter = 99),
+        ("choice of rows", |p| p.bands[0].by_drafter[1].ranges[0].row_choice.widths.clear()),
+        ("candidates per node", |p| p.bands[0].by_drafter[1].top_k = 0),
+        ("draft temperature", |p| p.bands[0].by_drafter[1].draft_temperature = f32::NAN),
+        ("prediction", |p| p.bands[0].by_drafter[1].ranges[0].predicted.step_us = f64::INFINITY),
+        ("prediction", |p| p.bands[0].by_drafter[1].ranges[0].predicted.speedup *= 1.5),
+        ("acceptance", |p| p.bands[0].by_drafter[1].acceptance.by_depth[0] = 1.5),
+        ("alternative", |p| p.bands[0].alternatives[0].aal = f64::NAN),
+        ("alternative", |p| p.bands[0].alternatives[0].drafter = 99),
         ("tuning", |p| p.tunings[0].gain = f64::NAN),
         ("tunings", |p| p.tunings.push(p.tunings[0].clone())),
-        ("drafter left out", |p| p.left_out.push(LeftOut { name: name("layer_skip"), lacks: String::new() })),
+        ("drafter left out", |p| {
+            p.bands[0].left_out.push(LeftOut { name: name("layer_skip"), lacks: String::new() })
+        }),
     ];
     for (what, change) in breaks {
         let mut plan = small_plan();
@@ -235,5 +242,5 @@ fn a_plan_fits_only_where_it_was_made() {
         assert!(text.contains(part), "{text}");
     }
     let forced = FittedPlan::forced(plan.clone(), &here);
-    assert_eq!((forced.ignored().len(), forced.chosen()), (5, plan.chosen()));
+    assert_eq!((forced.ignored().len(), forced.bands[0].chosen()), (5, plan.bands[0].chosen()));
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::planner::SearchError;
 use crate::{
     plan::{
-        Band, DepthChoice, GrowthRule, LeftOut, Plan, PlanError, PlannedWidths, Refusal, Schedule, SubPlan,
+        Band, DepthRule, GrowthRule, LeftOut, Plan, PlanError, PlannedWidths, Refusal, Schedule, SubPlan,
         decode, encode,
     },
     planner::report::{diff, diff::text, explain, explain_at, json},
@@ -43,6 +43,16 @@ fn profile_of(wanted: &[f32], relabelled: bool) -> Profile {
     surely(profile(measured(), traces, token_traces))
 }
 
+fn temperatures(plan: &Plan) -> Vec<f32> {
+    plan.bands.iter().map(|band| band.temperature).collect()
+}
+
+/// A plan in which the band at a place serves requests of every temperature.
+fn only(plan: &Plan, place: usize) -> Plan {
+    let band = Band { temperature: 0.0, ..plan.bands[place].clone() };
+    Plan { bands: vec![band], ..plan.clone() }
+}
+
 fn whole() -> Plan {
     plan(&profile_of(&[0.0, 0.6, 1.0], false), "").unwrap()
 }
@@ -55,8 +65,8 @@ fn only_greedy_requests_are_walked_on_the_device() {
     let schedules = |by_drafter: &[SubPlan]| -> Vec<Schedule> {
         by_drafter.iter().filter(|plan| !plan.is_plain()).map(|plan| plan.schedule).collect()
     };
-    assert_eq!(schedules(&all.by_drafter), [Schedule::DeviceWalk; 2]);
-    let [band] = &mut all.bands[..] else { panic!("one other temperature") };
+    let [greedy, band] = &mut all.bands[..] else { panic!("one other temperature") };
+    assert_eq!(schedules(&greedy.by_drafter), [Schedule::DeviceWalk; 2]);
     assert_eq!(schedules(&band.by_drafter), [Schedule::Plain; 2]);
     band.by_drafter[1].schedule = Schedule::DeviceWalk;
     let error = encode(&all).unwrap_err().to_string();
@@ -67,15 +77,14 @@ fn only_greedy_requests_are_walked_on_the_device() {
 fn every_temperature_is_planned_as_if_it_were_recorded_alone() {
     for fix in ["", "drafter=layer_skip", "Wd=2", "objective=aal", "drafter=none", "Dd=3,Wv=4"] {
         let all = plan(&profile_of(&[0.0, 0.6, 1.0], false), fix).unwrap();
-        assert_eq!(all.temperatures().collect::<Vec<f32>>(), [0.0, 0.6, 1.0], "{fix}");
+        assert_eq!(temperatures(&all), [0.0, 0.6, 1.0], "{fix}");
         let (mut verify, mut draft) = (Vec::new(), Vec::new());
         for (place, temperature) in [0.0, 0.6, 1.0].into_iter().enumerate() {
             let alone = plan(&profile_of(&[temperature], true), fix).unwrap();
-            let of_band = all.of_band(place).into_owned();
             verify.extend(&alone.planned.verify);
             draft.extend(&alone.planned.draft);
-            let expected = Plan { planned: all.planned.clone(), bands: of_band.bands.clone(), ..alone };
-            assert_eq!(of_band, expected, "{fix}, temperature {temperature}");
+            let expected = Plan { planned: all.planned.clone(), ..alone };
+            assert_eq!(only(&all, place), expected, "{fix}, temperature {temperature}");
         }
         let sorted = |mut widths: Vec<u32>| {
             widths.sort_unstable();
@@ -85,40 +94,41 @@ fn every_temperature_is_planned_as_if_it_were_recorded_alone() {
         let union = PlannedWidths { verify: sorted(verify), draft: sorted(draft) };
         assert_eq!(all.planned, union, "{fix}: one executable of every width serves all temperatures");
     }
-    let chosen = |place| whole().of_band(place).chosen().name.clone();
+    let chosen = |place: usize| whole().bands[place].chosen().name.clone();
     assert_eq!([0, 1, 2].map(chosen), ["lookup", "layer_skip", "none"].map(name));
 }
 
 #[test]
 fn a_profile_of_greedy_requests_makes_one_plan_for_all() {
     let alone = plan(&good_profile(), "").unwrap();
-    assert!(alone.bands.is_empty());
-    assert_eq!([0.0, 0.6, 7.0].map(|t| alone.band_for(t)), [0, 0, 0]);
+    assert_eq!(temperatures(&alone), [0.0]);
+    assert_eq!([0.0, 0.6, 7.0].map(|t| alone.band_for(t).temperature), [0.0; 3]);
     assert!(shown(&alone).contains("0 alone was recorded"));
     assert_eq!(explain(&alone).bands.len(), 1);
-    let served = |t| whole().band_for(t);
-    assert_eq!([0.0, 0.3, 0.31, 0.6, 0.7, 0.9, 1.0, 5.0].map(served), [0, 0, 1, 1, 1, 2, 2, 2]);
+    let served = |t| whole().band_for(t).temperature;
+    assert_eq!(
+        [0.0, 0.3, 0.31, 0.6, 0.7, 0.9, 1.0, 5.0].map(served),
+        [0.0, 0.0, 0.6, 0.6, 0.6, 1.0, 1.0, 1.0]
+    );
 }
 
 #[test]
 fn what_was_trained_on_greedy_requests_is_for_those() {
     let all = whole();
-    let predicts = |plan: &Plan| plan.by_drafter.iter().any(|p| p.depth_choice != DepthChoice::Fixed);
-    assert!((1..3).all(|place| all.of_band(place).predictors.is_empty() && !predicts(&all.of_band(place))));
+    let predicts = |band: &Band| band.by_drafter.iter().any(|p| p.depth_rule() != DepthRule::Fixed);
+    assert!(!all.bands[1..].iter().any(predicts));
 }
 
 #[test]
 fn a_temperature_that_cannot_keep_the_fix_gets_no_band() {
     let mut partly = profile_of(&[0.0, 0.6, 1.0], false);
     partly.traces.retain(|trace| trace.temperature != 1.0);
-    let temperatures = |profile: &Profile, fix: &str| {
-        plan(profile, fix).map(|plan| plan.temperatures().collect::<Vec<f32>>())
-    };
+    let temperatures = |profile: &Profile, fix: &str| plan(profile, fix).map(|plan| temperatures(&plan));
     assert_eq!(temperatures(&partly, "drafter=layer_skip").unwrap(), [0.0, 0.6]);
     assert_eq!(temperatures(&partly, "schedule=head_ahead").unwrap(), [0.0, 0.6]);
     let open = plan(&partly, "").unwrap();
     let lacks = "recorded steps".to_owned();
-    assert_eq!(open.of_band(2).left_out, [LeftOut { name: name("layer_skip"), lacks }]);
+    assert_eq!(open.bands[2].left_out, [LeftOut { name: name("layer_skip"), lacks }]);
     partly.traces.retain(|trace| trace.temperature != 0.0);
     assert!(matches!(temperatures(&partly, "drafter=layer_skip"), Err(SearchError::NoEvidence { .. })));
 }
@@ -130,18 +140,19 @@ type Mutation = (&'static str, fn(&mut Vec<Band>));
 fn bands_survive_the_file_and_broken_ones_are_refused() {
     let good = whole();
     assert_eq!(decode(&encode(&good).unwrap()).unwrap(), good);
-    let breaks: [Mutation; 9] = [
-        ("temperatures", |bands| bands.swap(0, 1)),
-        ("temperatures", |bands| bands[0].temperature = 0.0),
-        ("temperatures", |bands| bands[0].temperature = f32::NAN),
-        ("temperatures", |bands| bands[1].temperature = f32::INFINITY),
-        ("chosen sub-plan", |bands| bands[1].chosen_index = 99),
-        ("sub-plans", |bands| bands[1].by_drafter.clear()),
-        ("shape", |bands| bands[0].by_drafter[1].shape.depth = 0),
-        ("alternative", |bands| bands[0].alternatives[0].aal = f64::NAN),
+    let breaks: [Mutation; 11] = [
+        ("temperatures", |bands| bands.clear()),
+        ("temperatures", |bands| drop(bands.remove(0))),
+        ("temperatures", |bands| bands.swap(1, 2)),
+        ("temperatures", |bands| bands[1].temperature = 0.0),
+        ("temperatures", |bands| bands[1].temperature = f32::NAN),
+        ("temperatures", |bands| bands[2].temperature = f32::INFINITY),
+        ("chosen sub-plan", |bands| bands[2].chosen_index = 99),
+        ("sub-plans", |bands| bands[2].by_drafter.clear()),
+        ("shape", |bands| bands[1].by_drafter[1].ranges[0].depth = 0),
+        ("alternative", |bands| bands[1].alternatives[0].aal = f64::NAN),
         ("verify width", |bands| {
-            let widest = bands[0].by_drafter[1].row_choice.widths.last_mut().unwrap();
-            (widest.width, bands[0].by_drafter[1].shape.verify_width) = (3, 3);
+            bands[1].by_drafter[1].ranges[0].row_choice.widths.last_mut().unwrap().width = 3;
         }),
     ];
     for (what, change) in breaks {
@@ -162,14 +173,14 @@ fn a_plan_says_what_each_temperature_gets_and_why() {
         assert!(said.contains(part), "{part}: {said}");
     }
     let shown = json(&all);
-    for place in [1, 2] {
-        let spelled = &shown["plan"]["bands"][place - 1]["alternatives"];
-        assert_eq!(spelled, &serde_json::json!(all.of_band(place).priced().collect::<Vec<_>>()));
+    for (place, band) in all.bands.iter().enumerate() {
+        let spelled = &shown["plan"]["bands"][place]["alternatives"];
+        assert_eq!(spelled, &serde_json::json!(band.priced().collect::<Vec<_>>()));
     }
     for (wanted, temperature, place) in [(0.0, 0.0, 0), (0.7, 0.6, 1), (2.0, 1.0, 2)] {
         let explanation = explain_at(&all, wanted);
         assert_eq!((explanation.temperature, explanation.bands.len()), (temperature, 3));
-        let mut alone = explain(&all.of_band(place));
+        let mut alone = explain(&only(&all, place));
         (alone.temperature, alone.bands) = (explanation.temperature, explanation.bands.clone());
         assert_eq!(explanation, alone, "everything else is said of one temperature");
     }
@@ -177,11 +188,9 @@ fn a_plan_says_what_each_temperature_gets_and_why() {
     let bands = explain(&all).bands;
     assert_eq!(bands.iter().map(|band| band.up_to).collect::<Vec<_>>(), [Some(0.3), Some(0.8), None]);
     // The lookup that is chosen for greedy requests finds nothing in strange ones.
-    let first = all.chosen().priced();
-    let same = all
-        .of_band(1)
-        .priced()
-        .find(|p| (&p.name, p.shape, p.rule) == (&first.name, first.shape, first.rule));
+    let first = all.bands[0].chosen().priced();
+    let same =
+        all.bands[1].priced().find(|p| (&p.name, p.shape, p.rule) == (&first.name, first.shape, first.rule));
     let expected = format!(
         "the choice of 0 would give 1.00 tokens a step instead of {:.2} here, {:.2}x plain decoding",
         first.aal,
@@ -202,7 +211,7 @@ fn a_band_with_the_same_choice_says_what_it_gives() {
     let hot = same.token_traces.clone().into_iter().map(|r| TokenTrace { temperature: 0.6, ..r });
     same.token_traces.extend(hot);
     let same = plan(&same, "").unwrap();
-    let aal = format!("{:.2}", same.chosen().predicted.aal);
+    let aal = format!("{:.2}", same.bands[0].chosen().first().predicted.aal);
     assert_eq!(explain(&same).bands[1].reason, format!("as at 0, with {aal} tokens a step instead of {aal}"));
     let plain = plan(&profile_of(&[0.0, 1.0], false), "drafter=none").unwrap();
     assert_eq!(explain(&plain).bands[1].reason, "as at 0");
@@ -211,12 +220,12 @@ fn a_band_with_the_same_choice_says_what_it_gives() {
 #[test]
 fn what_differs_at_a_temperature_is_told() {
     let mutations: [Mutation; 8] = [
-        ("temperatures", |bands| bands.truncate(1)),
-        ("temperatures", |bands| bands[1].temperature = 1.1),
-        ("chosen drafter", |bands| bands[0].chosen_index = 0),
+        ("temperatures", |bands| bands.truncate(2)),
+        ("temperatures", |bands| bands[2].temperature = 1.1),
+        ("chosen drafter", |bands| bands[1].chosen_index = 0),
         ("refused", |bands| {
             let name = name("layer_skip");
-            bands[0].refused.push(Refusal {
+            bands[1].refused.push(Refusal {
                 name,
                 growth: GrowthRule::Equal,
                 depth: 9,
@@ -225,11 +234,11 @@ fn what_differs_at_a_temperature_is_told() {
             });
         }),
         ("left out", |bands| {
-            bands[0].left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() });
+            bands[1].left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() });
         }),
-        ("steps recorded", |bands| bands[0].by_drafter[1].acceptance.steps += 1),
-        ("shapes priced", |bands| bands[0].alternatives.truncate(3)),
-        ("prices of shapes", |bands| bands[0].alternatives[0].step_us += 1e-9),
+        ("steps behind acceptance", |bands| bands[1].by_drafter[1].acceptance.steps += 1),
+        ("shapes priced", |bands| bands[1].alternatives.truncate(3)),
+        ("prices of shapes", |bands| bands[1].alternatives[0].step_us += 1e-9),
     ];
     for (what, change) in mutations {
         let (all, mut other) = (whole(), whole());

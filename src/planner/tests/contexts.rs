@@ -24,7 +24,7 @@ fn planned(cells: Vec<CellSamples>, fix: &str) -> Plan {
 }
 
 fn lookup(plan: &Plan) -> &SubPlan {
-    plan.for_drafter("lookup").unwrap()
+    plan.bands[0].for_drafter("lookup").unwrap()
 }
 
 /// Rows cost next to nothing at first, then half a step, then as much as a step of their own.
@@ -37,20 +37,16 @@ const DEARER: [(u32, &[(u32, f64)]); 3] = [
 #[test]
 fn rows_that_get_dearer_are_fewer_and_then_none() {
     let plan = planned(cells(&DEARER, &[0, 1000, 4000]), "rows=all,drafter=lookup");
-    let SubPlan { row_choice, longer_contexts, .. } = lookup(&plan);
-    let widest: Vec<u32> = longer_contexts.iter().map(|range| range.row_choice.widest()).collect();
-    assert!(
-        row_choice.widest() > widest[0] && widest[0] >= widest[1],
-        "{} then {widest:?}",
-        row_choice.widest()
-    );
-    assert!(longer_contexts.iter().all(|range| range.drafts), "asked for");
+    let ranges = &lookup(&plan).ranges;
+    let widest: Vec<u32> = ranges.iter().map(|range| range.row_choice.widest()).collect();
+    assert!(widest[0] > widest[1] && widest[1] >= widest[2], "{widest:?}");
+    assert!(ranges.iter().all(|range| range.drafts), "asked for");
     let middle = |context, before| before + (context - before) / 2;
-    let from: Vec<u32> = longer_contexts.iter().map(|range| range.from).collect();
-    assert_eq!(from, [middle(1000, plan.context), middle(4000, 1000)]);
+    let from: Vec<u32> = ranges.iter().map(|range| range.from).collect();
+    assert_eq!(from, [0, middle(1000, plan.context()), middle(4000, 1000)]);
 
     let chosen = planned(cells(&DEARER, &[0, 1000, 4000]), "");
-    let drafts: Vec<bool> = lookup(&chosen).longer_contexts.iter().map(|range| range.drafts).collect();
+    let drafts: Vec<bool> = lookup(&chosen).ranges.iter().map(|range| range.drafts).collect();
     assert_eq!(drafts.last(), Some(&false), "a row costs a step");
 }
 
@@ -60,13 +56,21 @@ fn a_range_is_what_a_search_at_its_context_finds() {
     for rule in ["all", "best"] {
         let plan = planned(cells(&DEARER, &[0, 1000, 4000]), &format!("drafter=lookup,rows={rule}"));
         let base = lookup(&plan);
-        for ContextRange { context, depth, row_choice, predicted, unseen, .. } in &base.longer_contexts {
+        for ContextRange { context, depth, row_choice, predicted, unseen, .. } in &base.ranges[1..] {
             let (_, widths) = DEARER.iter().find(|(measured, _)| measured == context).unwrap();
-            let fix = format!("drafter=lookup,rows={rule},Wd={}", base.shape.draft_width);
+            let fix = format!("drafter=lookup,rows={rule},Wd={}", base.shape().draft_width);
             let there = planned(cells(&[(0, widths)], &[0]), &fix);
             let there = lookup(&there);
-            assert_eq!((*depth, row_choice), (there.shape.depth, &there.row_choice), "{rule} at {context}");
-            assert_eq!((predicted, unseen), (&there.predicted, &there.unseen), "{rule} at {context}");
+            assert_eq!(
+                (*depth, row_choice),
+                (there.shape().depth, &there.first().row_choice),
+                "{rule} at {context}"
+            );
+            assert_eq!(
+                (predicted, unseen),
+                (&there.first().predicted, &there.first().unseen),
+                "{rule} at {context}"
+            );
         }
     }
 }
@@ -76,7 +80,7 @@ fn contexts_that_were_not_measured_have_no_steps_of_their_own() {
     let all = [0, 1000, 4000];
     let contexts = |cells| {
         let plan = planned(cells, "drafter=lookup");
-        lookup(&plan).longer_contexts.iter().map(|range| range.context).collect::<Vec<u32>>()
+        lookup(&plan).ranges[1..].iter().map(|range| range.context).collect::<Vec<u32>>()
     };
     assert_eq!(contexts(cells(&DEARER, &all)), [1000, 4000]);
     assert_eq!(contexts(cells(&DEARER, &all[..2])), [1000], "drafting was not measured after 4,000");
@@ -87,7 +91,7 @@ fn contexts_that_were_not_measured_have_no_steps_of_their_own() {
     // Widths that were measured further on alone are not missed.
     let narrow = [DEARER[0], (1000, &DEARER[1].1[..2])];
     let plan = planned(cells(&narrow, &all[..2]), "drafter=lookup,rows=best");
-    let rows = &lookup(&plan).longer_contexts[0].row_choice;
+    let rows = &lookup(&plan).ranges[1].row_choice;
     assert_eq!(
         (rows.rule, rows.widths.iter().map(|cost| cost.width).collect()),
         (RowRule::BestRate, vec![1, 2])
@@ -97,19 +101,33 @@ fn contexts_that_were_not_measured_have_no_steps_of_their_own() {
 #[test]
 fn ranges_that_contradict_their_sub_plan_are_refused() {
     let plan = planned(cells(&DEARER, &[0, 1000, 4000]), "drafter=lookup,rows=all");
-    let place = plan.chosen_index as usize;
-    assert!(plan.validate().is_ok() && plan.by_drafter[place].longer_contexts.len() == 2);
+    let place = plan.bands[0].chosen_index as usize;
+    assert!(plan.validate().is_ok() && plan.bands[0].by_drafter[place].ranges.len() == 3);
     let spoilt = |spoil: fn(&mut Vec<ContextRange>)| {
         let mut plan = plan.clone();
-        spoil(&mut plan.by_drafter[place].longer_contexts);
+        spoil(&mut plan.bands[0].by_drafter[place].ranges);
         plan.validate().unwrap_err().to_string()
     };
-    assert!(spoilt(|ranges| ranges.swap(0, 1)).contains("context ranges"));
-    assert!(spoilt(|ranges| ranges[0].from = 0).contains("context ranges"));
-    assert!(spoilt(|ranges| ranges[1].depth = 0).contains("shape"));
-    assert!(spoilt(|ranges| ranges[1].row_choice.rule = RowRule::BestRate).contains("by the rules"));
-    assert!(spoilt(|ranges| ranges[1].predicted.aal = 0.5).contains("tokens per step"));
+    for unordered in [
+        (|ranges| ranges.swap(1, 2)) as fn(&mut Vec<ContextRange>),
+        |ranges| ranges[1].from = 0,
+        |ranges| ranges[0].from = 1,
+        |ranges| ranges.clear(),
+    ] {
+        assert!(spoilt(unordered).contains("context ranges: expected ones that begin at 0"));
+    }
+    assert!(spoilt(|ranges| ranges[0].drafts = false).contains("first context range"));
+    assert!(spoilt(|ranges| ranges[0].context += 1).contains("context: expected one at which all"));
+    assert!(spoilt(|ranges| ranges[2].depth = 0).contains("shape"));
+    assert!(spoilt(|ranges| ranges[2].row_choice.rule = RowRule::BestRate).contains("by the rules"));
+    assert!(spoilt(|ranges| ranges[2].predicted.aal = 0.5).contains("tokens per step"));
     let mut plain = plan.clone();
-    plain.by_drafter[0].longer_contexts = plan.by_drafter[place].longer_contexts.clone();
+    let further = plan.bands[0].by_drafter[place].ranges[1..].to_vec();
+    plain.bands[0].by_drafter[0].ranges.extend(further.into_iter().map(|range| {
+        // As in its first range, nothing is drafted.
+        let ContextRange { depth, depth_choice, row_choice, .. } =
+            plan.bands[0].by_drafter[0].first().clone();
+        ContextRange { depth, depth_choice, row_choice, ..range }
+    }));
     assert!(plain.validate().unwrap_err().to_string().contains("plain decoding"));
 }

@@ -222,12 +222,12 @@ proptest! {
         let [predictor] = &plan.predictors[..] else { panic!("one predictor") };
         let found = predictor.told_speedup.unwrap();
         prop_assert!((found - expected).abs() <= 1e-9 * expected, "{} instead of {}", found, expected);
-        let best = plan.for_drafter("layer_skip").unwrap();
-        let goes_by_it = best.depth_choice.rule() == DepthRule::Predicted;
+        let best = plan.bands[0].for_drafter("layer_skip").unwrap();
+        let goes_by_it = best.first().depth_choice.rule() == DepthRule::Predicted;
         // What is hardly faster than plain decoding, or than steps of one depth, is left to those.
         let fixed = predictor.fixed_speedup.unwrap();
         let is_worth_it = found >= (1.0 + NOISE_MARGIN) * fixed.max(1.0);
-        prop_assert_eq!(best.predicted.speedup, if is_worth_it { found } else { fixed });
+        prop_assert_eq!(best.first().predicted.speedup, if is_worth_it { found } else { fixed });
         prop_assert_eq!(goes_by_it, is_worth_it);
         prop_assert_eq!(predictor.network.is_some(), goes_by_it);
         prop_assert_eq!(plan.network_of(best).is_some(), goes_by_it);
@@ -253,17 +253,23 @@ fn foresight_pays_and_is_planned() {
     let predictor = &plan.predictors[0];
     let (fixed, predicted) = (predictor.fixed_speedup.unwrap(), predictor.told_speedup.unwrap());
     assert!(predicted > 1.05 * fixed, "{predicted} and {fixed}");
-    let best = plan.chosen();
-    let DepthChoice::Predicted(depths) = &best.depth_choice else { panic!("{:?}", best.depth_choice) };
-    assert_eq!((depths.costs[0].depth, depths.reach.len()), (0, best.shape.depth as usize));
+    let best = plan.bands[0].chosen();
+    let DepthChoice::Predicted(depths) = &best.first().depth_choice else {
+        panic!("{:?}", best.first().depth_choice)
+    };
+    assert_eq!((depths.costs[0].depth, depths.reach.len()), (0, best.shape().depth as usize));
     assert!(
-        best.predicted.stages.iter().any(|s| s.stage.to_string() == "host:predict" && s.us == PREDICT_US)
+        best.first()
+            .predicted
+            .stages
+            .iter()
+            .any(|s| s.stage.to_string() == "host:predict" && s.us == PREDICT_US)
     );
     // The widths of shallower trees are planned too.
-    assert!(plan.planned.verify.contains(&2) && plan.planned.verify.contains(&best.shape.verify_width));
+    assert!(plan.planned.verify.contains(&2) && plan.planned.verify.contains(&best.shape().verify_width));
     assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
     let (screen, all) = (shown(&plan), in_full(&plan));
-    let depth = format!("Dd <={}", best.shape.depth);
+    let depth = format!("Dd <={}", best.shape().depth);
     assert!(screen.contains(&depth) && screen.contains("predicted depth"), "{screen}");
     assert!(all.contains("0.400 (0.500)"), "{all}");
     let json = json(&plan);
@@ -273,16 +279,16 @@ fn foresight_pays_and_is_planned() {
 #[test]
 fn a_fix_says_whether_steps_are_told() {
     let on = foreseen("drafter=layer_skip,predictor=on").unwrap();
-    assert_eq!(on.chosen().depth_choice.rule(), DepthRule::Predicted);
+    assert_eq!(on.bands[0].chosen().first().depth_choice.rule(), DepthRule::Predicted);
     assert!(on.predictors[0].fixed_speedup.is_none() && on.predictors[0].told_speedup.is_some());
     let off = foreseen("drafter=layer_skip,predictor=off").unwrap();
-    assert_eq!(off.chosen().depth_choice, DepthChoice::Fixed);
+    assert_eq!(off.bands[0].chosen().first().depth_choice, DepthChoice::Fixed);
     assert!(off.predictors[0].network.is_none() && off.predictors[0].told_speedup.is_none());
     // Drafters that nothing was trained for never predict.
     assert!(matches!(foreseen("drafter=lookup,predictor=on"), Err(SearchError::FixImpossible { .. })));
     let anything = foreseen("predictor=on").unwrap();
-    assert_eq!(anything.chosen().name, name("layer_skip"));
-    assert!(anything.for_drafter("lookup").is_none());
+    assert_eq!(anything.bands[0].chosen().name, name("layer_skip"));
+    assert!(anything.bands[0].for_drafter("lookup").is_none());
 }
 
 #[test]
@@ -291,7 +297,7 @@ fn one_step_that_was_told_nothing_leaves_depths_fixed() {
     trace.prompts[0].steps[7].predicted.clear();
     let plan = plan(&profile_of(trace, &VERIFY, &DRAFT), "").unwrap();
     assert_eq!((plan.predictors[0].told_speedup, &plan.predictors[0].network), (None, &None));
-    assert!(plan.by_drafter.iter().all(|p| p.depth_choice == DepthChoice::Fixed));
+    assert!(plan.bands[0].by_drafter.iter().all(|p| p.first().depth_choice == DepthChoice::Fixed));
 }
 
 #[test]
@@ -300,7 +306,8 @@ fn without_a_predictor_what_steps_were_told_is_of_no_account() {
     let profile = Profile { predictors: Vec::new(), ..profile_of(trace, &VERIFY, &DRAFT) };
     let plan = plan(&profile, "").unwrap();
     assert!(
-        plan.predictors.is_empty() && plan.by_drafter.iter().all(|p| p.depth_choice == DepthChoice::Fixed)
+        plan.predictors.is_empty()
+            && plan.bands[0].by_drafter.iter().all(|p| p.first().depth_choice == DepthChoice::Fixed)
     );
 }
 
@@ -310,8 +317,8 @@ type Break<'a> = (&'a str, &'a dyn Fn(&mut Plan));
 #[test]
 fn plans_that_contradict_their_predictors_are_refused() {
     let good = foreseen("drafter=layer_skip").unwrap();
-    let place = good.chosen_index as usize;
-    let depths = |plan: &mut Plan| match &mut plan.by_drafter[plan.chosen_index as usize].depth_choice {
+    let place = good.bands[0].chosen_index as usize;
+    let depths = |plan: &mut Plan| match &mut plan.bands[0].by_drafter[place].ranges[0].depth_choice {
         DepthChoice::Predicted(depths) => std::mem::replace(&mut depths.costs[0].saved_us, 1e9),
         DepthChoice::Fixed => panic!("the plan predicts depths"),
     };
@@ -321,7 +328,7 @@ fn plans_that_contradict_their_predictors_are_refused() {
         ("choice of depth", &|p| {
             depths(p);
         }),
-        ("predictor", &|p| p.by_drafter[place].depth_choice = DepthChoice::Fixed),
+        ("predictor", &|p| p.bands[0].by_drafter[place].ranges[0].depth_choice = DepthChoice::Fixed),
         ("predictors", &|p| p.predictors.push(p.predictors[0].clone())),
         ("weights", &|p| p.predictors[0].network.as_mut().unwrap().parameters[3] = f32::NAN),
     ];

@@ -22,7 +22,8 @@ fn equal_plans_do_not_differ() {
     let same = diff(&good_plan(), &good_plan());
     assert!(same.is_empty());
     assert_eq!(text(&same), "no difference\n");
-    let later = Plan { made_at: MEASURED_AT, ..good_plan() };
+    let mut later = good_plan();
+    later.header.made_at = MEASURED_AT;
     assert!(later != good_plan() && diff(&good_plan(), &later).is_empty(), "they decide the same");
 }
 
@@ -43,23 +44,23 @@ type Mutation = (&'static str, fn(&mut Plan));
 #[test]
 fn every_field_is_compared() {
     let mutations: [Mutation; 29] = [
-        ("made by", |p| p.created_by.push('x')),
-        ("model's name", |p| p.fingerprints.model.name.push('x')),
-        ("model", |p| p.fingerprints.model.digest.push('x')),
-        ("threads", |p| p.fingerprints.machine.threads = 9),
-        ("measured", |p| p.measured_at = MADE_AT),
-        ("formats of drafter models", |p| p.fingerprints.build.draft_formats.push('x')),
-        ("kernel set", |p| p.fingerprints.build.kernels.push('x')),
-        ("calibration", |p| p.calibration.push('x')),
-        ("fixed", |p| p.fixed.push_str("Dd=1")),
-        ("context", |p| p.context += 1),
+        ("made by", |p| p.header.created_by.push('x')),
+        ("model's name", |p| p.header.fingerprints.model.name.push('x')),
+        ("model", |p| p.header.fingerprints.model.digest.push('x')),
+        ("threads", |p| p.header.fingerprints.machine.threads = 9),
+        ("measured", |p| p.header.measured_at = MADE_AT),
+        ("formats of drafter models", |p| p.header.fingerprints.build.draft_formats.push('x')),
+        ("kernel set", |p| p.header.fingerprints.build.kernels.push('x')),
+        ("calibration", |p| p.header.calibration.push('x')),
+        ("fixed", |p| p.header.fixed.push_str("Dd=1")),
+        ("context", |p| p.bands[0].by_drafter[0].ranges[0].context += 1),
         ("verify widths", |p| p.planned.verify = vec![1]),
         ("draft widths", |p| p.planned.draft.push(99)),
-        ("chosen drafter", |p| p.chosen_index = 0),
-        ("shapes priced", |p| p.alternatives.truncate(3)),
-        ("prices of shapes", |p| p.alternatives[0].step_us += 1e-9),
+        ("chosen drafter", |p| p.bands[0].chosen_index = 0),
+        ("shapes priced", |p| p.bands[0].alternatives.truncate(3)),
+        ("prices of shapes", |p| p.bands[0].alternatives[0].step_us += 1e-9),
         ("prices of shapes", |p| {
-            let rule = &mut p.alternatives[0].rule;
+            let rule = &mut p.bands[0].alternatives[0].rule;
             *rule = match rule {
                 RowRule::Widest => RowRule::BestRate,
                 RowRule::BestRate => RowRule::Widest,
@@ -67,7 +68,7 @@ fn every_field_is_compared() {
         }),
         ("refused", |p| {
             let growth = GrowthRule::Equal;
-            p.refused.push(Refusal {
+            p.bands[0].refused.push(Refusal {
                 name: name("layer_skip"),
                 growth,
                 depth: 9,
@@ -76,18 +77,18 @@ fn every_field_is_compared() {
             });
         }),
         ("left out", |p| {
-            p.left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() })
+            p.bands[0].left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() })
         }),
         ("not in this plan", |p| {
-            p.chosen_index = 1;
-            p.by_drafter.truncate(2);
-            p.alternatives.retain(|alternative| alternative.drafter < 2);
+            p.bands[0].chosen_index = 1;
+            p.bands[0].by_drafter.truncate(2);
+            p.bands[0].alternatives.retain(|alternative| alternative.drafter < 2);
         }),
-        ("candidates per node", |p| p.by_drafter[1].top_k += 1),
-        ("draft temperature", |p| p.by_drafter[1].draft_temperature = 0.5),
-        ("costs of widths", |p| p.by_drafter[1].row_choice.widths[0].step_us += 1e-9),
+        ("candidates per node", |p| p.bands[0].by_drafter[1].top_k += 1),
+        ("draft temperature", |p| p.bands[0].by_drafter[1].draft_temperature = 0.5),
+        ("costs of widths", |p| p.bands[0].by_drafter[1].ranges[0].row_choice.widths[0].step_us += 1e-9),
         ("calibration", |p| {
-            let calibration = &mut p.by_drafter[1].row_choice.calibration;
+            let calibration = &mut p.bands[0].by_drafter[1].ranges[0].row_choice.calibration;
             *calibration = match calibration {
                 Some(_) => None,
                 None => {
@@ -96,15 +97,15 @@ fn every_field_is_compared() {
                 }
             };
         }),
-        ("Wv", |p| p.by_drafter[1].shape.verify_width += 1),
+        ("Wv", |p| p.bands[0].by_drafter[1].ranges[0].row_choice.widths.last_mut().unwrap().width += 1),
         ("stages", |p| {
-            let Prediction { aal, ref mut stages, ar_tpot_us, .. } = p.by_drafter[1].predicted;
-            stages[0].us += 1e-3;
-            p.by_drafter[1].predicted = Prediction::new(aal, stages.clone(), ar_tpot_us);
+            let predicted = &mut p.bands[0].by_drafter[1].ranges[0].predicted;
+            predicted.stages[0].us += 1e-3;
+            *predicted = Prediction::new(predicted.aal, predicted.stages.clone(), predicted.ar_tpot_us);
         }),
-        ("accepted to depth", |p| p.by_drafter[1].acceptance.by_depth[0] += 1e-9),
-        ("accepted candidate", |p| p.by_drafter[1].acceptance.by_rank[0] += 1e-9),
-        ("steps recorded", |p| p.by_drafter[1].acceptance.steps += 1),
+        ("accepted to depth", |p| p.bands[0].by_drafter[1].acceptance.by_depth[0] += 1e-9),
+        ("accepted candidate", |p| p.bands[0].by_drafter[1].acceptance.by_rank[0] += 1e-9),
+        ("steps behind acceptance", |p| p.bands[0].by_drafter[1].acceptance.steps += 1),
         ("linears tuned", |p| {
             let shape = TunedShape { kernel: "linear".to_owned(), outputs: 8, columns: 8, rows: 1 };
             let tuning = "rows=8".to_owned();
@@ -158,7 +159,7 @@ fn a_cell_of_one_plan_is_a_difference() {
 #[test]
 fn a_change_too_small_for_the_brief_form_is_told_in_full() {
     let (plan, mut other) = (good_plan(), good_plan());
-    other.by_drafter[1].acceptance.by_depth[0] += 1e-9;
+    other.bands[0].by_drafter[1].acceptance.by_depth[0] += 1e-9;
     let [Change { a, b, .. }] = &diff(&plan, &other).drafters[0].changes[..] else { panic!("one change") };
     assert_ne!(a, b);
 }

@@ -32,7 +32,7 @@ fn profiled(tail_us: Option<f64>, walks: bool) -> Profile {
 }
 
 fn stage_us(plan: &Plan, stage: &Stage) -> Option<f64> {
-    let found = plan.chosen().predicted.stages.iter().find(|time| time.stage == *stage);
+    let found = plan.bands[0].chosen().first().predicted.stages.iter().find(|time| time.stage == *stage);
     found.map(|StageTime { stage: _, us }| *us)
 }
 
@@ -40,7 +40,7 @@ fn stage_us(plan: &Plan, stage: &Stage) -> Option<f64> {
 fn heads_are_drafted_ahead_where_tails_were_measured_and_pay() {
     let schedule = |tail_us, fix: &str| {
         let plan = plan(&profiled(tail_us, true), fix).unwrap();
-        plan.for_drafter("layer_skip").unwrap().schedule
+        plan.bands[0].for_drafter("layer_skip").unwrap().schedule
     };
     assert_eq!(schedule(Some(2.0), ""), Schedule::HeadAhead);
     assert_eq!(schedule(Some(60.0), ""), Schedule::Plain);
@@ -67,9 +67,9 @@ fn a_step_is_priced_by_its_tail_and_the_walk_beside_its_heads() {
         // Two growths, one forward of them, the heads, and the walk only where nothing runs in parallel.
         let walk_us = if walks { 0.0 } else { 10.0 };
         assert_eq!(stage_us(&ahead, &accept), (!walks).then_some(walk_us));
-        let step_us = ahead.chosen().predicted.step_us;
+        let step_us = ahead.bands[0].chosen().first().predicted.step_us;
         assert!((step_us - (1.0 + 20.0 + 97.0 + 20.0 + walk_us)).abs() < 1e-9, "{step_us}");
-        let plain = planned(walks, "plain").chosen().predicted.step_us;
+        let plain = planned(walks, "plain").bands[0].chosen().first().predicted.step_us;
         assert!((plain - (1.0 + 60.0 + 20.0 + 95.0 + 10.0)).abs() < 1e-9, "{plain}");
     }
 }

@@ -86,7 +86,7 @@ fn each_part_reaches_as_far_as_it_says() {
     let plan = plan(&good_profile(), "").unwrap();
     let explanation = explain(&plan);
     let verify_widths = plan.table.widths(&Stage::Verify);
-    for sub_plan in plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
+    for sub_plan in plan.bands[0].by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain()) {
         let parts: Vec<&PartGain> =
             explanation.parts.iter().filter(|p| p.best.name == sub_plan.name).collect();
         assert_eq!(parts.iter().map(|p| p.part).collect::<Vec<_>>(), Part::ALL, "{}", sub_plan.name);
@@ -97,7 +97,8 @@ fn each_part_reaches_as_far_as_it_says() {
                 fitting.max() == Some(&shape.verify_width)
             };
             let mut best_of_all = 0.0f64;
-            for PricedShape { name, shape, schedule, depth_rule, rule, speedup, .. } in plan.priced() {
+            for PricedShape { name, shape, schedule, depth_rule, rule, speedup, .. } in plan.bands[0].priced()
+            {
                 let keeps_order = schedule == Schedule::Plain;
                 let is_plain = keeps_order && depth_rule == DepthRule::Fixed;
                 let is_reached = match part {
@@ -118,7 +119,7 @@ fn each_part_reaches_as_far_as_it_says() {
             assert!((gain * before - best.speedup).abs() < 1e-12);
             before = best.speedup;
         }
-        assert_eq!(before, sub_plan.predicted.speedup);
+        assert_eq!(before, sub_plan.first().predicted.speedup);
     }
 }
 
@@ -130,8 +131,8 @@ fn the_other_objective_is_the_one_with_most_tokens_per_step() {
         profile(cells(&[90.0, 120.0, 200.0, 300.0, 400.0], &[8.0, 9.0, 10.0]), vec![trace], requests());
     let plan = plan(&dear, "").unwrap();
     let contrast = explain(&plan).objective.overall;
-    let most = plan.priced().map(|shape| shape.aal).fold(0.0, f64::max);
-    let fastest = plan.priced().map(|shape| shape.tpot_us).fold(f64::INFINITY, f64::min);
+    let most = plan.bands[0].priced().map(|shape| shape.aal).fold(0.0, f64::max);
+    let fastest = plan.bands[0].priced().map(|shape| shape.tpot_us).fold(f64::INFINITY, f64::min);
     assert_eq!((contrast.by_aal.aal, contrast.by_speed.tpot_us), (most, fastest));
     assert!(contrast.by_aal.aal > contrast.by_speed.aal && contrast.cost > 1.0);
     assert_eq!(contrast.cost, contrast.by_aal.tpot_us / fastest);
@@ -143,13 +144,13 @@ fn chains_are_analysed_from_what_was_measured() {
     let explanation = explain(&plan);
     let [skip, lookup] = &explanation.chains[..] else { panic!("{:?}", explanation.chains) };
     assert_eq!((skip.name.as_str(), skip.alpha_from), ("layer_skip", AlphaSource::FirstCandidate));
-    assert_eq!(skip.alpha, plan.for_drafter("layer_skip").unwrap().acceptance.by_rank[0]);
+    assert_eq!(skip.alpha, plan.bands[0].for_drafter("layer_skip").unwrap().acceptance.by_rank[0]);
     assert!((skip.cost - 8.0 / 90.0).abs() < 1e-12);
     assert_eq!(skip.gamma, leviathan::best_gamma(skip.alpha, skip.cost, 4));
     assert!(skip.best_chain.as_ref().is_some_and(|chain| chain.shape.draft_width == 1));
     assert_eq!((lookup.name.as_str(), lookup.alpha_from), ("lookup", AlphaSource::ChainOfOne));
     let one = Shape { depth: 1, draft_width: 1, verify_width: 2 };
-    let one = plan.priced().find(|s| s.name.as_str() == "lookup" && s.shape == one).unwrap();
+    let one = plan.bands[0].priced().find(|s| s.name.as_str() == "lookup" && s.shape == one).unwrap();
     assert_eq!(lookup.alpha, one.aal - 1.0);
 }
 
@@ -166,8 +167,8 @@ fn staircases_are_the_table() {
 #[test]
 fn the_verdict_is_as_sure_as_the_measurements() {
     let plan = plan(&good_profile(), "").unwrap();
-    let Verdict { gain, advice } = verdict(&plan);
-    let Unseen { speedup, low, high, .. } = plan.chosen().unseen;
+    let Verdict { gain, advice } = verdict(&plan, &plan.bands[0]);
+    let Unseen { speedup, low, high, .. } = plan.bands[0].chosen().first().unseen;
     assert_eq!(
         gain,
         format!(
@@ -186,13 +187,13 @@ fn the_verdict_is_as_sure_as_the_measurements() {
         cell.samples_us = [0.7, 0.8, 1.0, 1.2, 1.3].map(|factor| factor * us).to_vec();
     });
     let noisy = super::search::plan(&noisy, "").unwrap();
-    let Verdict { gain: _, advice } = verdict(&noisy);
-    let Unseen { low, high, .. } = noisy.chosen().unseen;
+    let Verdict { gain: _, advice } = verdict(&noisy, &noisy.bands[0]);
+    let Unseen { low, high, .. } = noisy.bands[0].chosen().first().unseen;
     assert!(high / low > 1.2, "{low} to {high}");
     assert!(advice[0].contains("while the machine is idle"), "{advice:?}");
 
     let fixed = super::search::plan(&good_profile(), "drafter=layer_skip").unwrap();
-    assert!(verdict(&fixed).advice[0].contains("without `drafter=layer_skip`"));
+    assert!(verdict(&fixed, &fixed.bands[0]).advice[0].contains("without `drafter=layer_skip`"));
     let plain = super::search::plan(&good_profile(), "drafter=none").unwrap();
-    assert!(verdict(&plain).gain.starts_with("plain decoding"));
+    assert!(verdict(&plain, &plain.bands[0]).gain.starts_with("plain decoding"));
 }

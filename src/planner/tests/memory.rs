@@ -8,7 +8,7 @@ use super::{
     synthetic::{MADE_AT, Oracle, fingerprints, in_full, name, profile, record, samples, shown, surely},
 };
 use crate::{
-    plan::{DrafterKind, Plan, PlannedMemory, Shape, SubstituteSettings, decode, encode},
+    plan::{DrafterKind, Plan, PlannedMemory, Shape, SubPlan, SubstituteSettings, decode, encode},
     planner::{
         Fix, MemoryBudget, SearchError, make_plan_within,
         memory_search::{BestDivision, best_divisions},
@@ -166,7 +166,8 @@ fn tried(truth: &Truth, bits: u32, bytes: u64) -> Option<(f64, usize, Shape)> {
             continue;
         }
         let planned = plan(&truth.profile(place), PLAIN).unwrap();
-        let own = planned.priced().filter(|priced| priced.name == name(&format!("substitute{bits}")));
+        let own =
+            planned.bands[0].priced().filter(|priced| priced.name == name(&format!("substitute{bits}")));
         for priced in own {
             if best.is_none_or(|(tpot_us, ..)| priced.tpot_us < tpot_us * (1.0 - 1e-12)) {
                 best = Some((priced.tpot_us, place, priced.shape));
@@ -218,16 +219,17 @@ fn the_plan_is_for_the_best_division_and_bound_to_it() {
     let mut chosen = Vec::new();
     for bytes in [300, 380, 420, 460, 500, 540] {
         let plan = within(&profile, "", bytes).unwrap();
-        let memory = plan.memory.clone().unwrap();
+        let memory = plan.header.memory.clone().unwrap();
         assert!(memory.used_bytes() <= bytes);
         assert_eq!((memory.budget_bytes, memory.context), (Some(bytes), CONTEXT));
         let fitting = memory.divisions.iter().map(|division| division.tpot_us).fold(f64::INFINITY, f64::min);
-        let own = plan.chosen().predicted.ar_tpot_us / plan.chosen().unseen.speedup;
+        let own = plan.bands[0].chosen().first().predicted.ar_tpot_us
+            / plan.bands[0].chosen().first().unseen.speedup;
         assert_eq!(own, fitting);
         let place = (0..=SIZES.len()).find(|place| split(*place).resident_bytes == memory.resident_bytes);
         let split = split(place.unwrap());
         assert_eq!(plan.resident(), Some(split.budget_bytes as usize));
-        let bits = plan.chosen().drafter.facts().substitute_bits;
+        let bits = plan.bands[0].chosen().drafter.facts().substitute_bits;
         assert_eq!(memory.substitute_bytes, bits.map_or(0, |bits| split.substitute_bytes(bits).unwrap()));
         assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
         // As if it had been measured there.
@@ -237,7 +239,7 @@ fn the_plan_is_for_the_best_division_and_bound_to_it() {
             &there,
             &bits.map_or("drafter=none".to_owned(), |bits| format!("drafter=substitute{bits}")),
         );
-        let predicted = |plan: &Plan| plan.chosen().predicted.tpot_us;
+        let predicted = |plan: &Plan| plan.bands[0].chosen().first().predicted.tpot_us;
         assert!((predicted(&measured.unwrap()) / predicted(&plan) - 1.0).abs() < 1e-9);
         chosen.push(bits);
     }
@@ -259,8 +261,8 @@ fn a_plan_without_a_budget_says_how_memory_was_divided() {
         context: 128,
         divisions: Vec::new(),
     };
-    assert_eq!(plan.memory, Some(expected));
-    assert_eq!(plan.fingerprints, fingerprints());
+    assert_eq!(plan.header.memory, Some(expected));
+    assert_eq!(plan.header.fingerprints, fingerprints());
 }
 
 #[test]
@@ -284,7 +286,7 @@ fn what_cannot_be_divided_is_refused() {
     // A fix that no division satisfies is refused as it is without a budget.
     assert!(matches!(within(&good, "drafter=lookup", 400), Err(SearchError::FixImpossible { .. })));
     let fixed = within(&good, "drafter=substitute", 500).unwrap();
-    assert!(fixed.chosen().drafter.facts().substitute_bits.is_some());
+    assert!(fixed.bands[0].chosen().drafter.facts().substitute_bits.is_some());
 }
 
 /// The profile as it is where the machine's speed drifts by more than the layers in memory take, and forwards without layers are measured again by
@@ -348,10 +350,10 @@ fn by_temperature(truth: &Truth, skills: [[u64; 3]; 2]) -> Profile {
 
 /// Bits of the substitutes that are chosen at each temperature, and the time per token to expect of all choices.
 fn chosen(plan: &Plan) -> (Vec<Option<u32>>, f64) {
-    let bands = TEMPERATURES.map(|temperature| plan.of_band(plan.band_for(temperature)));
-    let expected_us = |plan: &Plan| plan.chosen().predicted.ar_tpot_us / plan.chosen().unseen.speedup;
-    let bits = bands.iter().map(|band| band.chosen().drafter.facts().substitute_bits);
-    (bits.collect(), bands.iter().map(|band| expected_us(band)).sum())
+    let chosen = TEMPERATURES.map(|temperature| plan.band_for(temperature).chosen());
+    let expected_us = |plan: &SubPlan| plan.first().predicted.ar_tpot_us / plan.first().unseen.speedup;
+    let bits = chosen.iter().map(|sub_plan| sub_plan.drafter.facts().substitute_bits);
+    (bits.collect(), chosen.into_iter().map(expected_us).sum())
 }
 
 #[test]
@@ -389,7 +391,7 @@ fn all_temperatures_share_the_substitute_that_is_best_for_them_together() {
         }
         // Within a budget as well, where the best division is that with the least time in the mean of both.
         let within = within(&profile, fix, 500).unwrap();
-        let divisions = within.memory.clone().unwrap().divisions;
+        let divisions = within.header.memory.clone().unwrap().divisions;
         let least = divisions.iter().map(|division| division.tpot_us).fold(f64::INFINITY, f64::min);
         assert!((chosen(&within).1 / 2.0 / least - 1.0).abs() < 1e-9, "{divisions:?}");
     }
@@ -405,17 +407,20 @@ fn memory_and_reading_are_explained() {
     let end = said.find("\nbest of ").unwrap();
     insta::assert_snapshot!(format!("{}\n\n{}", &said[start..end], shown(&plan)));
 
+    let reads = |plan: &Plan| reads(plan, plan.bands[0].chosen());
     let spans = reads(&plan);
-    let read_us = plan.table.latency_us(&Stage::Read, 1, plan.context).unwrap();
+    let read_us = plan.table.latency_us(&Stage::Read, 1, plan.context()).unwrap();
     let (first, last) = (spans[0], spans[spans.len() - 1]);
     assert!(first.start_us == 0.0 && first.end_us <= last.start_us && spans.len() == 2);
     assert!((last.end_us - last.start_us - read_us).abs() < 1e-9);
-    assert!(last.end_us <= plan.chosen().predicted.step_us + 1e-9);
+    assert!(last.end_us <= plan.bands[0].chosen().first().predicted.step_us + 1e-9);
     // One that decodes plainly reads too, and one with all weights in memory never.
     let plain = within(&profile, "drafter=none", 500).unwrap();
     assert!(
         !reads(&plain).is_empty()
-            && reads(&plain).iter().all(|span| span.end_us <= plain.chosen().predicted.step_us + 1e-9)
+            && reads(&plain)
+                .iter()
+                .all(|span| span.end_us <= plain.bands[0].chosen().first().predicted.step_us + 1e-9)
     );
     assert!(reads(&super::search::plan(&super::search::good_profile(), "").unwrap()).is_empty());
 }

@@ -24,7 +24,7 @@ fn growths_in_one_launch_are_chosen_where_they_were_measured_and_pay() {
         cells.extend(growth_us.into_iter().flat_map(growth_cells));
         plan(&profile(cells, vec![trace], requests()), fix)
     };
-    let schedule = |us, fix| planned(us, fix).unwrap().for_drafter("layer_skip").unwrap().schedule;
+    let schedule = |us, fix| planned(us, fix).unwrap().bands[0].for_drafter("layer_skip").unwrap().schedule;
     assert_eq!(schedule(Some(10.0), ""), Schedule::OneLaunch);
     assert_eq!(schedule(Some(40.0), ""), Schedule::Plain);
     assert_eq!(schedule(None, ""), Schedule::Plain);
@@ -46,13 +46,13 @@ fn steps_without_the_host_are_chosen_where_they_were_measured_and_pay() {
         cells.extend(grown.map(|(width, us)| samples("verify_grown:layer_skip", width, us)));
         plan(&profile(cells, vec![trace], requests()), fix)
     };
-    let chosen = |us, fix| planned(us, fix).unwrap().for_drafter("layer_skip").unwrap().clone();
+    let chosen = |us, fix| planned(us, fix).unwrap().bands[0].for_drafter("layer_skip").unwrap().clone();
     assert_eq!(chosen(Some(200.0), "").schedule, Schedule::TwoLaunches);
     assert_eq!(chosen(None, "").schedule, Schedule::TwoLaunches);
     let whole = chosen(Some(70.0), "");
-    assert_eq!((whole.schedule, whole.row_choice.rule), (Schedule::WholeStep, RowRule::Widest));
+    assert_eq!((whole.schedule, whole.first().row_choice.rule), (Schedule::WholeStep, RowRule::Widest));
     let by_host = |time: &StageTime| matches!(time.stage, Stage::Host(_));
-    assert!(!whole.predicted.stages.iter().any(by_host), "{:?}", whole.predicted.stages);
+    assert!(!whole.first().predicted.stages.iter().any(by_host), "{:?}", whole.first().predicted.stages);
     let plan = planned(Some(200.0), "schedule=whole_step").unwrap();
     assert_eq!(decode(&encode(&plan).unwrap()).unwrap(), plan);
     assert!(shown(&plan).contains("without the host"), "{}", shown(&plan));
@@ -76,7 +76,7 @@ fn walks_on_the_device_are_chosen_where_they_were_measured_and_pay() {
     let quick = Some([80.0, 81.0, 82.0, 83.0, 84.0]);
     let slow = Some([190.0, 192.0, 195.0, 197.0, 199.0]);
     let schedule = |walk_us, growth_us, fix| {
-        planned(walk_us, growth_us, fix).unwrap().for_drafter("layer_skip").unwrap().schedule
+        planned(walk_us, growth_us, fix).unwrap().bands[0].for_drafter("layer_skip").unwrap().schedule
     };
     assert_eq!(schedule(quick, None, ""), Schedule::DeviceWalk);
     assert_eq!(schedule(quick, Some(10.0), ""), Schedule::TwoLaunches);
@@ -85,11 +85,11 @@ fn walks_on_the_device_are_chosen_where_they_were_measured_and_pay() {
     assert_eq!(schedule(slow, None, "schedule=device_walk"), Schedule::DeviceWalk);
     // A drafter without a model walks there, too.
     let free = planned(quick, None, "drafter=lookup,schedule=device_walk").unwrap();
-    let chosen = free.chosen();
+    let chosen = free.bands[0].chosen();
     assert_eq!((chosen.name.as_str(), chosen.schedule), ("lookup", Schedule::DeviceWalk));
     let walked = |time: &StageTime| time.stage == Stage::VerifyWalk;
     let by_host = |time: &StageTime| time.stage == Stage::Host(HostStage::Accept);
-    let stages = &chosen.predicted.stages;
+    let stages = &chosen.first().predicted.stages;
     assert!(stages.iter().any(walked) && !stages.iter().any(by_host), "{stages:?}");
     let text = shown(&planned(quick, Some(10.0), "drafter=layer_skip").unwrap());
     assert!(text.contains("drafted in one launch, verified and walked in another"), "{text}");
@@ -108,7 +108,7 @@ fn heads_are_drafted_ahead_only_where_that_gains_more_than_noise() {
         let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
         let verify = [90.0, 92.0, 95.0, 97.0, 99.0];
         let profile = profile(cells(&verify, &[60.0, wide_us, wide_us]), vec![trace], requests());
-        plan(&profile, fix).unwrap().for_drafter("layer_skip").unwrap().schedule
+        plan(&profile, fix).unwrap().bands[0].for_drafter("layer_skip").unwrap().schedule
     };
     // A forward of one row is the dearest: a staircase that some machines have.
     assert_eq!(schedule_with(20.0, ""), Schedule::HeadAhead);
@@ -120,7 +120,7 @@ fn heads_are_drafted_ahead_only_where_that_gains_more_than_noise() {
     let profile = profile(cells(&[90.0; 5], &[8.0; 3]), vec![trace], requests());
     let ahead = plan(&profile, "drafter=layer_skip,schedule=head_ahead").unwrap();
     assert!(shown(&ahead).contains("heads drafted ahead"), "{}", shown(&ahead));
-    let verified = ahead.chosen().row_choice.widths.iter().map(|cost| cost.width);
+    let verified = ahead.bands[0].chosen().first().row_choice.widths.iter().map(|cost| cost.width);
     assert!(verified.into_iter().all(|width| ahead.planned.draft.contains(&width)), "{:?}", ahead.planned);
     for (fix, said) in [
         ("drafter=lookup,schedule=head_ahead", "drafter=layer_skip with"),

@@ -178,30 +178,30 @@ proptest! {
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let plan = plan(&profile, "").unwrap();
         let all = brute_force(&profile, &verify, &draft);
-        let skips = plan.priced().filter(|shape| shape.name.as_str() == "layer_skip");
+        let skips = plan.bands[0].priced().filter(|shape| shape.name.as_str() == "layer_skip");
         prop_assert_eq!(skips.count(), all.len(), "every shape is kept");
         let best = best(&all);
-        let found = plan.for_drafter("layer_skip").unwrap().predicted.speedup;
+        let found = plan.bands[0].for_drafter("layer_skip").unwrap().first().predicted.speedup;
         prop_assert!((found - best).abs() <= 1e-9 * best, "{} instead of {}", found, best);
 
-        let gains = plan.by_drafter.iter().filter(|sub_plan| sub_plan.unseen.is_gain());
-        let overall = gains.map(|p| p.predicted.speedup).fold(1.0, f64::max);
-        let chosen = plan.chosen();
-        prop_assert_eq!(chosen.predicted.speedup, overall);
+        let gains = plan.bands[0].by_drafter.iter().filter(|sub_plan| sub_plan.first().unseen.is_gain());
+        let overall = gains.map(|p| p.first().predicted.speedup).fold(1.0, f64::max);
+        let chosen = plan.bands[0].chosen();
+        prop_assert_eq!(chosen.first().predicted.speedup, overall);
         prop_assert_eq!(chosen.is_plain(), overall == 1.0);
-        let priced: Vec<PricedShape> = plan.priced().collect();
+        let priced: Vec<PricedShape> = plan.bands[0].priced().collect();
         prop_assert!(priced.is_sorted_by(|a, b| a.speedup >= b.speedup));
-        for best in &plan.by_drafter {
+        for best in &plan.bands[0].by_drafter {
             let own = || priced.iter().filter(|shape| shape.name == best.name);
             let first = own().next().unwrap();
             // Heads drafted ahead have to gain more than noise.
             let plain = own().find(|shape| shape.schedule == Schedule::Plain);
             let close = plain.filter(|plain| first.speedup < (1.0 + NOISE_MARGIN) * plain.speedup);
             let first = close.unwrap_or(first);
-            prop_assert_eq!((first.shape, first.rule), (best.shape, best.row_choice.rule));
-            prop_assert_eq!((first.schedule, first.speedup), (best.schedule, best.predicted.speedup));
+            prop_assert_eq!((first.shape, first.rule), (best.shape(), best.first().row_choice.rule));
+            prop_assert_eq!((first.schedule, first.speedup), (best.schedule, best.first().predicted.speedup));
         }
-        prop_assert!(plan.planned.verify.contains(&1) && plan.planned.verify.contains(&chosen.shape.verify_width));
+        prop_assert!(plan.planned.verify.contains(&1) && plan.planned.verify.contains(&chosen.shape().verify_width));
     }
 
     #[test]
@@ -224,12 +224,12 @@ proptest! {
         let expected = all.into_iter().find(|(shape, schedule, rule, _)| (*shape, *schedule, *rule) == fixed);
         match (plan(&profile, &fix), expected) {
             (Ok(plan), Some((.., speedup))) => {
-                prop_assert_eq!(plan.chosen().shape, shape);
-                prop_assert_eq!(plan.chosen().schedule, schedule);
-                prop_assert_eq!(&plan.chosen().row_choice.rule, &rule);
-                prop_assert!((plan.chosen().predicted.speedup - speedup).abs() < 1e-9);
-                prop_assert_eq!(&plan.fixed, &fix);
-                prop_assert!(plan.for_drafter("lookup").is_some());
+                prop_assert_eq!(plan.bands[0].chosen().shape(), shape);
+                prop_assert_eq!(plan.bands[0].chosen().schedule, schedule);
+                prop_assert_eq!(&plan.bands[0].chosen().first().row_choice.rule, &rule);
+                prop_assert!((plan.bands[0].chosen().first().predicted.speedup - speedup).abs() < 1e-9);
+                prop_assert_eq!(&plan.header.fixed, &fix);
+                prop_assert!(plan.bands[0].for_drafter("lookup").is_some());
             }
             (Err(SearchError::FixImpossible { .. }), None) => {}
             (got, expected) => panic!("{got:?} instead of {expected:?}"),
@@ -254,10 +254,10 @@ fn useless_drafts_leave_plain_decoding() {
     let strange = vec![TokenTrace { kind: "noise".into(), temperature: 0.0, prompt: vec![100], output }];
     let profile = profile(cells(&[90.0, 90.0, 90.0, 90.0, 90.0], &[1.0, 1.0, 1.0]), vec![trace], strange);
     let free_choice = plan(&profile, "").unwrap();
-    assert!(free_choice.chosen().is_plain());
-    assert_eq!(free_choice.chosen().predicted.speedup, 1.0);
-    assert_eq!(free_choice.by_drafter.len(), 3);
-    assert!(plan(&profile, "drafter=lookup").unwrap().chosen().predicted.speedup < 1.0);
+    assert!(free_choice.bands[0].chosen().is_plain());
+    assert_eq!(free_choice.bands[0].chosen().first().predicted.speedup, 1.0);
+    assert_eq!(free_choice.bands[0].by_drafter.len(), 3);
+    assert!(plan(&profile, "drafter=lookup").unwrap().bands[0].chosen().first().predicted.speedup < 1.0);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_gain_within_the_noise_is_not_taken() {
             samples("draft:lookup", 1, 1.0),
         ];
         let plan = plan(&surely(surely(profile(cells, vec![], repeat.clone()))), "").unwrap();
-        (plan.chosen().is_plain(), plan.by_drafter[1].predicted.speedup)
+        (plan.bands[0].chosen().is_plain(), plan.bands[0].by_drafter[1].first().predicted.speedup)
     };
     let (plain, speedup) = speedup_with(195.0);
     assert!(plain && speedup > 1.0 && speedup < 1.0 + NOISE_MARGIN);
@@ -283,10 +283,10 @@ fn a_gain_within_the_noise_is_not_taken() {
 #[test]
 fn good_drafts_are_chosen_and_every_drafter_kept() {
     let plan = plan(&good_profile(), "").unwrap();
-    let names: Vec<&str> = plan.by_drafter.iter().map(|p| p.name.as_str()).collect();
+    let names: Vec<&str> = plan.bands[0].by_drafter.iter().map(|p| p.name.as_str()).collect();
     assert_eq!(names, ["none", "layer_skip", "lookup"]);
-    assert!(!plan.chosen().is_plain());
-    let skip = plan.for_drafter("layer_skip").unwrap();
+    assert!(!plan.bands[0].chosen().is_plain());
+    let skip = plan.bands[0].for_drafter("layer_skip").unwrap();
     assert_eq!(
         skip.drafter,
         DrafterKind::LayerSkip(LayerSkipSettings { skipped: vec![2, 5], head_tokens: None })
@@ -294,27 +294,30 @@ fn good_drafts_are_chosen_and_every_drafter_kept() {
     assert_eq!(skip.top_k, 5);
     assert!(skip.acceptance.by_depth[0] > 0.5 && skip.acceptance.by_rank.len() == 5);
     assert!(leviathan::gain(skip.acceptance.by_rank[0], 0.1, 2) > 0.0);
-    assert_eq!(plan.context, 390);
-    assert_eq!(plan.fingerprints, fingerprints());
-    assert!(plan.for_drafter("ngram").is_none());
-    let lookup = plan.for_drafter("lookup").unwrap().shape.verify_width;
+    assert_eq!(plan.context(), 390);
+    assert_eq!(plan.header.fingerprints, fingerprints());
+    assert!(plan.bands[0].for_drafter("ngram").is_none());
+    let lookup = plan.bands[0].for_drafter("lookup").unwrap().shape().verify_width;
     assert!(VERIFY_WIDTHS.iter().filter(|w| **w <= lookup).all(|w| plan.planned.verify.contains(w)));
     let text = in_full(&plan);
     for part in ["layer_skip", "lookup", "Dd", "verify", "acceptance (measured)", "GenuineIntel"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
-    assert_eq!(report::json(&plan)["chosen"]["shape"]["depth"], plan.chosen().shape.depth);
+    assert_eq!(report::json(&plan)["chosen"]["ranges"][0]["depth"], plan.bands[0].chosen().first().depth);
 }
 
 #[test]
 fn fixes_narrow_the_search() {
     let profile = good_profile();
-    assert!(plan(&profile, "drafter=none").unwrap().chosen().is_plain());
-    let chosen = plan(&profile, "Wv=6").unwrap().chosen().clone();
-    assert_eq!((chosen.shape.verify_width, chosen.row_choice.rule), (6, RowRule::Widest));
+    assert!(plan(&profile, "drafter=none").unwrap().bands[0].chosen().is_plain());
+    let chosen = plan(&profile, "Wv=6").unwrap().bands[0].chosen().clone();
+    assert_eq!((chosen.shape().verify_width, chosen.first().row_choice.rule), (6, RowRule::Widest));
     // A free drafter can be replayed at any depth, also one that the search would not have tried.
     let lookup = plan(&profile, "drafter=lookup,Dd=5").unwrap();
-    assert_eq!((lookup.chosen().name.as_str(), lookup.chosen().shape.depth), ("lookup", 5));
+    assert_eq!(
+        (lookup.bands[0].chosen().name.as_str(), lookup.bands[0].chosen().shape().depth),
+        ("lookup", 5)
+    );
     for impossible in
         ["Wv=7", "drafter=layer_skip,Wd=3", "drafter=layer_skip,Dd=9", "drafter=ngram", "Dd=1,Wd=1,Wv=9"]
     {
@@ -338,7 +341,7 @@ fn a_tree_without_pruning_fills_the_widest_width_that_it_can() {
         });
         let best = whole.map(|(.., speedup)| *speedup).fold(0.0, f64::max);
         let found = plan(&profile, &format!("drafter=layer_skip,Wd={draft_width},Wv=nodes")).unwrap();
-        let predicted = &found.chosen().predicted;
+        let predicted = &found.bands[0].chosen().first().predicted;
         assert!(best > 0.0 && (predicted.speedup - best).abs() < 1e-9, "{predicted:?} instead of {best}");
     }
 }
@@ -348,8 +351,8 @@ fn the_objective_decides_the_shape_and_no_prediction() {
     let trace = record(&Oracle { seed: 5, skill: 60 }, 30, 4, DEPTH, 5);
     let dear = cells(&[90.0, 110.0, 150.0, 190.0, 260.0], &[8.0, 9.0, 10.0]);
     let profile = profile(dear, vec![trace], requests());
-    let chosen = |fix: &str| plan(&profile, fix).ok().map(|plan| plan.chosen().clone());
-    let key = |sub_plan: &SubPlan| (sub_plan.predicted.aal, sub_plan.predicted.speedup);
+    let chosen = |fix: &str| plan(&profile, fix).ok().map(|plan| plan.bands[0].chosen().clone());
+    let key = |sub_plan: &SubPlan| (sub_plan.first().predicted.aal, sub_plan.first().predicted.speedup);
     let mut largest: Option<SubPlan> = None;
     for depth in 1..=DEPTH {
         for (draft_width, verify_width) in
@@ -369,18 +372,23 @@ fn the_objective_decides_the_shape_and_no_prediction() {
     let by_aal = chosen("drafter=layer_skip,objective=aal").expect("some shapes");
     let by_speedup = chosen("drafter=layer_skip,objective=speedup").expect("some shapes");
     assert_eq!(key(&by_aal), key(&largest));
-    assert!(by_aal.predicted.aal > by_speedup.predicted.aal, "{by_aal:?}");
-    assert!(by_aal.predicted.speedup < by_speedup.predicted.speedup, "{by_aal:?}");
+    assert!(by_aal.first().predicted.aal > by_speedup.first().predicted.aal, "{by_aal:?}");
+    assert!(by_aal.first().predicted.speedup < by_speedup.first().predicted.speedup, "{by_aal:?}");
 
     let free = plan(&profile, "").unwrap();
-    assert_eq!(Some(&by_speedup), free.for_drafter("layer_skip"));
-    assert_eq!(plan(&profile, "objective=speedup").unwrap().chosen(), free.chosen());
+    assert_eq!(Some(&by_speedup), free.bands[0].for_drafter("layer_skip"));
+    assert_eq!(plan(&profile, "objective=speedup").unwrap().bands[0].chosen(), free.bands[0].chosen());
     let other = plan(&profile, "drafter=layer_skip,objective=aal").unwrap();
-    assert_eq!(other.for_drafter("lookup"), free.for_drafter("lookup"), "only what is named is narrowed");
-    assert_eq!(other.alternatives, free.alternatives);
+    assert_eq!(
+        other.bands[0].for_drafter("lookup"),
+        free.bands[0].for_drafter("lookup"),
+        "only what is named is narrowed"
+    );
+    assert_eq!(other.bands[0].alternatives, free.bands[0].alternatives);
     let overall = plan(&profile, "objective=aal").unwrap();
-    let most = overall.by_drafter.iter().map(|sub_plan| sub_plan.predicted.aal).fold(0.0, f64::max);
-    assert_eq!(overall.chosen().predicted.aal, most);
+    let most =
+        overall.bands[0].by_drafter.iter().map(|sub_plan| sub_plan.first().predicted.aal).fold(0.0, f64::max);
+    assert_eq!(overall.bands[0].chosen().first().predicted.aal, most);
 }
 
 #[test]
@@ -401,8 +409,14 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
     ] {
         for fix in ["", &format!("drafter={other}"), "Wv=2"] {
             let plan = plan(&profile, fix).unwrap();
-            assert_eq!(plan.left_out, [LeftOut { name: name(lacking), lacks: lacks.to_owned() }], "{fix}");
-            assert!(plan.for_drafter(lacking).is_none() && plan.for_drafter(other).is_some());
+            assert_eq!(
+                plan.bands[0].left_out,
+                [LeftOut { name: name(lacking), lacks: lacks.to_owned() }],
+                "{fix}"
+            );
+            assert!(
+                plan.bands[0].for_drafter(lacking).is_none() && plan.bands[0].for_drafter(other).is_some()
+            );
             assert!(in_full(&plan).contains(&format!("{lacking}: no {lacks}")));
             assert!(shown(&plan).contains(&format!("no evidence: no {lacks}")));
         }
@@ -416,9 +430,9 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
     let recorded = Trace { drafter: name("layer_skip_v2"), ..two.traces[0].clone() };
     two.traces.push(recorded);
     let plan_of_kind = plan(&two, "drafter=layer_skip").unwrap();
-    assert_eq!(plan_of_kind.chosen().name, name("layer_skip"));
+    assert_eq!(plan_of_kind.bands[0].chosen().name, name("layer_skip"));
     assert_eq!(
-        plan_of_kind.left_out,
+        plan_of_kind.bands[0].left_out,
         [LeftOut { name: name("layer_skip_v2"), lacks: "latencies".to_owned() }]
     );
     assert!(matches!(plan(&two, "drafter=layer_skip_v2"), Err(SearchError::NoEvidence { .. })));
@@ -426,8 +440,8 @@ fn a_drafter_without_evidence_is_left_out_unless_it_is_asked_for() {
     nothing.traces.clear();
     nothing.token_traces.clear();
     let plain = plan(&nothing, "").unwrap();
-    assert!(plain.chosen().is_plain());
-    assert_eq!(plain.left_out.len(), 2);
+    assert!(plain.bands[0].chosen().is_plain());
+    assert_eq!(plain.bands[0].left_out.len(), 2);
 }
 
 #[test]
@@ -475,15 +489,15 @@ fn steps_choose_their_rows_where_that_pays() {
     let profile =
         profile(cells(&[90.0, 120.0, 200.0, 300.0, 400.0], &[1.0, 1.0, 1.0]), vec![trace], requests());
     let plan = plan(&profile, "drafter=layer_skip").unwrap();
-    let chosen = plan.chosen();
-    assert_eq!(chosen.row_choice.rule, RowRule::BestRate);
-    let widths: Vec<u32> = chosen.row_choice.widths.iter().map(|cost| cost.width).collect();
+    let chosen = plan.bands[0].chosen();
+    assert_eq!(chosen.first().row_choice.rule, RowRule::BestRate);
+    let widths: Vec<u32> = chosen.first().row_choice.widths.iter().map(|cost| cost.width).collect();
     assert_eq!(widths, [1, 2]);
     // 1.5 tokens a step; a step drafts, grows, decides over five nodes' price, and verifies one or two rows.
     let step_us = 1.0 + 0.5 + decide_us(5) + (90.0 + 120.0) / 2.0;
-    assert!((chosen.predicted.aal - 1.5).abs() < 1e-12);
-    assert!((chosen.predicted.step_us - step_us).abs() < 1e-9, "{:?}", chosen.predicted);
-    let calibration = chosen.row_choice.calibration.as_ref().expect("values are calibrated");
+    assert!((chosen.first().predicted.aal - 1.5).abs() < 1e-12);
+    assert!((chosen.first().predicted.step_us - step_us).abs() < 1e-9, "{:?}", chosen.first().predicted);
+    let calibration = chosen.first().row_choice.calibration.as_ref().expect("values are calibrated");
     assert_eq!(calibration.fitted_nodes, 100);
     let text = in_full(&plan);
     assert!(text.contains("<=2") && text.contains("calibrated on 100 drafted nodes"), "{text}");

@@ -71,37 +71,40 @@ fn most_tokens(profile: &Profile, (depth, width, rows): (u32, u32, u32), tempera
 fn a_substitute_is_planned_at_the_temperature_that_gives_most() {
     let substitute = recorded(SubstituteSettings { bits: 4, head_tokens: None }.into());
     let planned = plan(&substitute, "rows=all").unwrap();
-    for priced in planned.priced().filter(|priced| priced.shape.depth > 0) {
+    for priced in planned.bands[0].priced().filter(|priced| priced.shape.depth > 0) {
         let shape = (priced.shape.depth, priced.shape.draft_width, priced.shape.verify_width);
         let expected = most_tokens(&substitute, shape, &TEMPERATURES);
-        let is_planned = priced.name == planned.chosen().name && priced.shape == planned.chosen().shape;
+        let is_planned = priced.name == planned.bands[0].chosen().name
+            && priced.shape == planned.bands[0].chosen().shape();
         assert!(
             (priced.aal - expected).abs() < 1e-9 || is_planned,
             "{shape:?}: {} for {expected}",
             priced.aal
         );
     }
-    let chosen = planned.chosen();
+    let chosen = planned.bands[0].chosen();
     assert!(TEMPERATURES[1..].contains(&chosen.draft_temperature));
-    let shape = (chosen.shape.depth, chosen.shape.draft_width, chosen.shape.verify_width);
+    let shape = (chosen.shape().depth, chosen.shape().draft_width, chosen.shape().verify_width);
     let own = most_tokens(&substitute, shape, &[chosen.draft_temperature]);
-    assert!((chosen.predicted.aal - own).abs() < 1e-9 && own > most_tokens(&substitute, shape, &[1.0]));
+    assert!(
+        (chosen.first().predicted.aal - own).abs() < 1e-9 && own > most_tokens(&substitute, shape, &[1.0])
+    );
     assert!(
         in_full(&planned).contains("drafter")
             && super::synthetic::shown(&planned).contains("values at temperature 0.")
     );
     // A shape is listed once, whatever its values, but for that of the sub-plan.
-    let priced: Vec<_> = planned.priced().collect();
+    let priced: Vec<_> = planned.bands[0].priced().collect();
     let is_again = |(i, shape): &(usize, &PricedShape)| {
         priced[..*i].iter().any(|before| (before.shape, before.schedule) == (shape.shape, shape.schedule))
     };
     let again: Vec<_> = priced.iter().enumerate().filter(is_again).collect();
-    assert!(again.len() <= 1 && again.iter().all(|(_, shape)| shape.shape == chosen.shape));
+    assert!(again.len() <= 1 && again.iter().all(|(_, shape)| shape.shape == chosen.shape()));
     assert!(priced.contains(&chosen.priced()));
 
     let other = recorded(LayerSkipSettings { skipped: vec![2], head_tokens: None }.into());
     let other = plan(&other, "rows=all").unwrap();
-    let drafted = other.for_drafter("layer_skip").unwrap();
+    let drafted = other.bands[0].for_drafter("layer_skip").unwrap();
     assert_eq!(drafted.draft_temperature, 1.0);
-    assert!(drafted.predicted.speedup < chosen.predicted.speedup);
+    assert!(drafted.first().predicted.speedup < chosen.first().predicted.speedup);
 }

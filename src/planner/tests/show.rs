@@ -13,7 +13,9 @@ use crate::{
 /// A plan whose lookup is chosen, with all that a reader is told of.
 fn whole() -> Plan {
     let mut plan = plan(&good_profile(), "").unwrap();
-    plan.left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps of its own".to_owned() });
+    plan.bands[0]
+        .left_out
+        .push(LeftOut { name: name("ngram"), lacks: "recorded steps of its own".to_owned() });
     plan
 }
 
@@ -33,7 +35,7 @@ fn a_screen_says_what_is_chosen_what_it_promises_what_lost_and_what_it_rests_on(
     let plan = whole();
     let said = shown(&plan);
     insta::assert_snapshot!(said);
-    let unseen = plan.chosen().unseen;
+    let unseen = plan.bands[0].chosen().first().unseen;
     expect_in_order(
         &said,
         &[
@@ -63,10 +65,14 @@ fn losers_come_by_what_they_promise_with_their_reasons() {
     let trace = record(&Oracle { seed: 5, skill: 0 }, 30, 4, 4, 5);
     let useless = profile(cells(&[90.0; 5], &[1.0; 3]), vec![trace], requests());
     let mut plan = plan(&useless, "drafter=none").unwrap();
-    let places = ["lookup", "layer_skip"]
-        .map(|name| plan.by_drafter.iter().position(|sub_plan| sub_plan.name.as_str() == name).unwrap());
+    let places = ["lookup", "layer_skip"].map(|name| {
+        plan.bands[0].by_drafter.iter().position(|sub_plan| sub_plan.name.as_str() == name).unwrap()
+    });
     let [lookup, layer_skip] = places;
-    (plan.by_drafter[lookup].unseen.speedup, plan.by_drafter[layer_skip].unseen.speedup) = (0.8, 0.9);
+    (
+        plan.bands[0].by_drafter[lookup].ranges[0].unseen.speedup,
+        plan.bands[0].by_drafter[layer_skip].ranges[0].unseen.speedup,
+    ) = (0.8, 0.9);
     let said = shown(&plan);
     expect_in_order(
         &said,
@@ -78,8 +84,8 @@ fn losers_come_by_what_they_promise_with_their_reasons() {
         (1.2, 0.9, "", "not faster than plain decoding beyond doubt"),
         (1.2, 1.1, "drafter=none", "excluded by what was fixed"),
     ] {
-        plan.fixed = fixed.to_owned();
-        let unseen = &mut plan.by_drafter[lookup].unseen;
+        plan.header.fixed = fixed.to_owned();
+        let unseen = &mut plan.bands[0].by_drafter[lookup].ranges[0].unseen;
         (unseen.speedup, unseen.least, unseen.low, unseen.high) = (speedup, least, least, 1.3);
         let said = shown(&plan);
         let line = said.lines().find(|line| line.contains("lookup  ")).unwrap();
@@ -90,10 +96,10 @@ fn losers_come_by_what_they_promise_with_their_reasons() {
 #[test]
 fn a_screen_has_its_columns_whatever_names_are_like() {
     let mut plan = whole();
-    plan.fingerprints.model.name = "a model\nof a very long name ".repeat(20);
-    plan.fingerprints.machine.name = "p".repeat(300);
-    plan.calibration = "/a/folder/of/prompts".repeat(20);
-    plan.fixed = "drafter=layer_skip,".repeat(20);
+    plan.header.fingerprints.model.name = "a model\nof a very long name ".repeat(20);
+    plan.header.fingerprints.machine.name = "p".repeat(300);
+    plan.header.calibration = "/a/folder/of/prompts".repeat(20);
+    plan.header.fixed = "drafter=layer_skip,".repeat(20);
     let said = shown(&plan);
     assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
     assert_eq!(said.matches("...").count(), 4, "{said}");

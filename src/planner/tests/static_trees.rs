@@ -137,16 +137,16 @@ proptest! {
         let profile = profile(cells(&verify, &draft), vec![trace], requests());
         let rule = if is_kary { GrowthRule::Kary } else { GrowthRule::ByRank };
         let found = plan(&profile, &format!("drafter=layer_skip,growth={rule},schedule=plain")).unwrap();
-        let priced: Vec<_> = found.priced().filter(|shape| shape.name.as_str() == "layer_skip").collect();
+        let priced: Vec<_> = found.bands[0].priced().filter(|shape| shape.name.as_str() == "layer_skip").collect();
         prop_assert!(priced.iter().all(|shape| shape.growth == rule && shape.rule == RowRule::Widest));
         prop_assert!(priced.iter().all(|shape| shape.depth_rule == DepthRule::Fixed));
         let (best, tried) = best_template(&profile, rule, &verify, &draft);
         prop_assert_eq!(priced.len(), tried);
-        let chosen = found.chosen();
-        prop_assert!((chosen.predicted.speedup - best).abs() < 1e-9, "{:?} instead of {}", chosen, best);
+        let chosen = found.bands[0].chosen();
+        prop_assert!((chosen.first().predicted.speedup - best).abs() < 1e-9, "{:?} instead of {}", chosen, best);
         prop_assert_eq!(chosen.growth.rule(), rule);
         let tree = chosen.growth.static_tree().unwrap();
-        prop_assert_eq!(tree.shape(chosen.shape.verify_width), chosen.shape);
+        prop_assert_eq!(tree.shape(chosen.shape().verify_width), chosen.shape());
     }
 }
 
@@ -214,14 +214,20 @@ fn static_plan(fix: &str) -> Plan {
 #[test]
 fn nothing_but_a_fix_asks_for_templates() {
     let free = static_plan("");
-    assert_eq!(free, Plan { fixed: String::new(), ..static_plan("growth=egt") });
-    assert!(free.priced().all(|shape| shape.growth == GrowthRule::Equal));
+    let mut equal = static_plan("growth=egt");
+    equal.header.fixed.clear();
+    assert_eq!(free, equal);
+    assert!(free.bands[0].priced().all(|shape| shape.growth == GrowthRule::Equal));
     assert!(explain(&free).parts.iter().all(|part| part.best.growth == GrowthRule::Equal));
     let fixed = static_plan("growth=kary");
-    assert_eq!(fixed.chosen().name.as_str(), "layer_skip", "no other drafter grows trees");
-    assert!(fixed.for_drafter("lookup").is_none());
+    assert_eq!(fixed.bands[0].chosen().name.as_str(), "layer_skip", "no other drafter grows trees");
+    assert!(fixed.bands[0].for_drafter("lookup").is_none());
     let named = static_plan("drafter=layer_skip,growth=kary");
-    assert_eq!(named.for_drafter("lookup"), free.for_drafter("lookup"), "only what is named is narrowed");
+    assert_eq!(
+        named.bands[0].for_drafter("lookup"),
+        free.bands[0].for_drafter("lookup"),
+        "only what is named is narrowed"
+    );
     for fix in ["drafter=lookup,growth=sequoia", "drafter=layer_skip,growth=sequoia,Wv=3"] {
         let error = plan(&good_profile(), fix).unwrap_err();
         assert!(matches!(error, SearchError::FixImpossible { .. }), "{fix}: {error}");
@@ -238,7 +244,7 @@ fn plans_with_templates_survive_files_and_say_so() {
             assert!(text.contains(word), "{text}");
         }
         let planned = &plan.planned.draft;
-        let tree = plan.chosen().growth.static_tree().unwrap();
+        let tree = plan.bands[0].chosen().growth.static_tree().unwrap();
         assert!(tree.draft_widths.iter().all(|width| planned.contains(width)), "{planned:?} for {tree:?}");
         let json = json(&plan);
         assert_eq!(json["chosen"]["growth"].as_object().unwrap().len(), 1);
@@ -249,7 +255,7 @@ fn plans_with_templates_survive_files_and_say_so() {
 fn templates_that_contradict_their_sub_plan_are_refused() {
     type Break = (&'static str, fn(&mut StaticTree));
     let good = static_plan("drafter=layer_skip,growth=sequoia,Wv=6");
-    let place = good.chosen_index as usize;
+    let place = good.bands[0].chosen_index as usize;
     let breaks: [Break; 4] = [
         ("draft width", |tree| tree.draft_widths.push(99)),
         ("draft widths of a template", |tree| {
@@ -260,7 +266,7 @@ fn templates_that_contradict_their_sub_plan_are_refused() {
     ];
     for (what, change) in breaks {
         let mut plan = good.clone();
-        match &mut plan.by_drafter[place].growth {
+        match &mut plan.bands[0].by_drafter[place].growth {
             GrowthChoice::ByRank(tree) => change(tree),
             other => panic!("{other:?}"),
         }
@@ -268,14 +274,14 @@ fn templates_that_contradict_their_sub_plan_are_refused() {
         assert!(error.contains(&format!("invalid plan: {what}:")), "{what}: {error}");
     }
     let mut choosing = good.clone();
-    choosing.by_drafter[place].row_choice.rule = RowRule::BestRate;
+    choosing.bands[0].by_drafter[place].ranges[0].row_choice.rule = RowRule::BestRate;
     assert!(choosing.validate().unwrap_err().to_string().contains("choices of a template"));
     let mut few = good.clone();
-    few.by_drafter[place].top_k = 1;
+    few.bands[0].by_drafter[place].top_k = 1;
     assert!(few.validate().unwrap_err().to_string().contains("ranks below the candidates"));
     let mut free = good;
-    let growth = free.by_drafter[place].growth.clone();
-    let lookup = free.by_drafter.iter_mut().find(|plan| plan.name.as_str() == "lookup").unwrap();
+    let growth = free.bands[0].by_drafter[place].growth.clone();
+    let lookup = free.bands[0].by_drafter.iter_mut().find(|plan| plan.name.as_str() == "lookup").unwrap();
     lookup.growth = growth;
     assert!(free.validate().unwrap_err().to_string().contains("no template without a model"));
 }
@@ -296,9 +302,14 @@ fn templates_that_the_trace_cannot_answer_for_are_refused() {
     let profile = profile(cells(&[90.0, 92.0, 95.0, 97.0, 99.0], &[8.0, 9.0, 10.0]), vec![trace], requests());
     let plan = plan(&profile, "drafter=layer_skip,growth=kary").unwrap();
     assert!(
-        plan.priced().filter(|shape| shape.growth == GrowthRule::Kary).all(|shape| shape.shape.depth == 1)
+        plan.bands[0]
+            .priced()
+            .filter(|shape| shape.growth == GrowthRule::Kary)
+            .all(|shape| shape.shape.depth == 1)
     );
-    assert!(!plan.refused.is_empty());
-    assert!(plan.refused.iter().all(|r| r.growth == GrowthRule::Kary && r.depth > 1 && r.missing > 0.4));
+    assert!(!plan.bands[0].refused.is_empty());
+    assert!(
+        plan.bands[0].refused.iter().all(|r| r.growth == GrowthRule::Kary && r.depth > 1 && r.missing > 0.4)
+    );
     assert!(in_full(&plan).contains("one k-ary tree (kary): 50.0 % of its nodes were never expanded"));
 }

@@ -5,7 +5,7 @@ use super::{
     search::{good_profile, plan},
     synthetic::{name, profile, samples},
 };
-use crate::plan::{DrafterKind, Plan, SubPlan, Unseen};
+use crate::plan::{ContextRange, DrafterKind, Plan, SubPlan, Unseen};
 
 /// Numbers of a linear congruence.
 pub(super) struct Dice(pub(super) u64);
@@ -44,7 +44,7 @@ fn planned(requests: Vec<TokenTrace>, fix: &str) -> Plan {
 }
 
 fn lookup(plan: &Plan) -> &SubPlan {
-    plan.for_drafter("lookup").unwrap()
+    plan.bands[0].for_drafter("lookup").unwrap()
 }
 
 /// Intervals of many profiles of few prompts, against the speed-up over as many other prompts.
@@ -54,7 +54,8 @@ fn nine_of_ten_intervals_hold_what_other_prompts_give() {
     let (mut inside, mut narrow, runs) = (0, 0, 120);
     for _ in 0..runs {
         let recorded = planned((0..24).map(|_| request(&mut dice)).collect(), "");
-        let SubPlan { shape, row_choice, predicted, unseen, .. } = lookup(&recorded);
+        let shape = lookup(&recorded).shape();
+        let ContextRange { row_choice, predicted, unseen, .. } = lookup(&recorded).first();
         let Unseen { speedup, least, low, high, prompts } = *unseen;
         assert_eq!(prompts, 24);
         assert!(
@@ -67,7 +68,7 @@ fn nine_of_ten_intervals_hold_what_other_prompts_give() {
             shape.depth, shape.draft_width, shape.verify_width
         );
         let others = planned((0..24).map(|_| request(&mut dice)).collect(), &fix);
-        let found = lookup(&others).predicted.speedup;
+        let found = lookup(&others).first().predicted.speedup;
         inside += usize::from(low <= found && found <= high);
         narrow += usize::from(high / low < 1.6);
     }
@@ -84,11 +85,19 @@ fn a_gain_that_one_prompt_makes_is_doubted() {
     let others = (1..8).map(|i| request(strange(1000 * i)));
     let one = planned(others.chain([request(copied.clone())]).collect(), "");
     let lookup = lookup(&one);
-    assert!(lookup.predicted.speedup > 1.05 && !lookup.unseen.is_gain(), "{:?}", lookup.unseen);
-    assert!(one.chosen().is_plain());
+    assert!(
+        lookup.first().predicted.speedup > 1.05 && !lookup.first().unseen.is_gain(),
+        "{:?}",
+        lookup.first().unseen
+    );
+    assert!(one.bands[0].chosen().is_plain());
     // The same gain of every prompt is none to doubt.
     let all = planned((0..8).map(|_| request(copied.clone())).collect(), "");
-    assert!(!all.chosen().is_plain() && all.chosen().unseen.least > 1.05, "{:?}", all.chosen().unseen);
+    assert!(
+        !all.bands[0].chosen().is_plain() && all.bands[0].chosen().first().unseen.least > 1.05,
+        "{:?}",
+        all.bands[0].chosen().first().unseen
+    );
 }
 
 #[test]
@@ -96,10 +105,10 @@ fn of_shapes_that_prompts_do_not_tell_apart_the_simplest_is_taken() {
     let mut dice = Dice(9);
     let plan = planned((0..30).map(|_| request(&mut dice)).collect(), "drafter=lookup");
     let best = lookup(&plan);
-    let fastest = plan.priced().find(|shape| shape.name == best.name).unwrap();
+    let fastest = plan.bands[0].priced().find(|shape| shape.name == best.name).unwrap();
     let weight = |shape: &crate::plan::Shape| (shape.verify_width, shape.depth, shape.draft_width);
-    assert!(weight(&best.shape) <= weight(&fastest.shape));
-    assert!(best.predicted.speedup > 0.97 * fastest.speedup, "{best:?}");
+    assert!(weight(&best.shape()) <= weight(&fastest.shape));
+    assert!(best.first().predicted.speedup > 0.97 * fastest.speedup, "{best:?}");
 }
 
 /// What rows cost relative to one row changed while the profile was measured: it may change again.
@@ -121,8 +130,11 @@ fn a_machine_that_changed_while_it_was_measured_is_trusted_less() {
     let [unknown, same, changed] =
         [planned(Vec::new()), planned(visits(&[1.0; 4])), planned(visits(&[0.6, 1.4, 0.6, 1.4]))];
     assert_eq!(unknown, same);
-    let (sure, doubted) = (same.chosen().unseen, changed.for_drafter("lookup").unwrap().unseen);
-    assert_eq!(same.chosen().name.as_str(), "lookup");
+    let (sure, doubted) = (
+        same.bands[0].chosen().first().unseen,
+        changed.bands[0].for_drafter("lookup").unwrap().first().unseen,
+    );
+    assert_eq!(same.bands[0].chosen().name.as_str(), "lookup");
     assert!((sure.speedup / doubted.speedup - 1.0).abs() < 1e-9 && sure.prompts == doubted.prompts);
     assert!(
         sure.is_gain() && doubted.least < 0.85 * sure.least && doubted.high > 1.4 * sure.high,
@@ -173,16 +185,16 @@ fn a_drafter_of_few_easy_prompts_is_judged_by_what_others_found_the_rest_to_be()
         profile.drafters.push(DrafterKind::Recycling.describe(name("recycling")));
         profile.measurements.push(samples("draft:recycling", 1, 1.0));
         profile.live_traces.push(live);
-        plan(&profile, "").unwrap().for_drafter("recycling").unwrap().clone()
+        plan(&profile, "").unwrap().bands[0].for_drafter("recycling").unwrap().clone()
     };
     let [all, few] = [60, 12].map(|count| planned(recorded_live(&requests[..count])));
-    let off = |expected: f64| (expected / all.unseen.speedup - 1.0).abs();
-    let (before, after) = (off(few.predicted.speedup), off(few.unseen.speedup));
-    assert!(before > 0.25 && after < before / 2.5, "{before} and {after}, of all {:?}", all.unseen);
-    let Unseen { low, high, prompts, .. } = few.unseen;
-    assert!(prompts == 12 && (low..high).contains(&all.unseen.speedup), "{:?}", few.unseen);
+    let off = |expected: f64| (expected / all.first().unseen.speedup - 1.0).abs();
+    let (before, after) = (off(few.first().predicted.speedup), off(few.first().unseen.speedup));
+    assert!(before > 0.25 && after < before / 2.5, "{before} and {after} beside {:?}", all.first().unseen);
+    let Unseen { low, high, prompts, .. } = few.first().unseen;
+    assert!(prompts == 12 && (low..high).contains(&all.first().unseen.speedup), "{:?}", few.first().unseen);
     // Of answers that began otherwise nobody knows which prompts they are of.
     let mut others = recorded_live(&requests[..12]);
     others.prompts.iter_mut().for_each(|prompt| prompt.steps[0].tokens[0] += 1);
-    assert!(off(planned(others).unseen.speedup) > 0.8 * before);
+    assert!(off(planned(others).first().unseen.speedup) > 0.8 * before);
 }

@@ -32,7 +32,7 @@ impl SkipTimes {
     pub fn of_plan(plan: &Plan, sub_plan: &SubPlan) -> Result<Self, PlanError> {
         let times = |stage: Stage| {
             let widths = plan.table.widths(&stage).into_iter();
-            let at = |w| Ok((w, plan.table.latency_us(&stage, w, plan.context)?));
+            let at = |w| Ok((w, plan.table.latency_us(&stage, w, plan.context())?));
             widths.map(at).collect::<Result<_, PlanError>>()
         };
         Ok(Self { verify: times(Stage::Verify)?, draft: times(Stage::Draft(sub_plan.name.clone()))? })

@@ -2,11 +2,11 @@
 
 use yggc::{
     plan::{
-        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, RowChoice, RowRule, WidthCost,
+        Calibration, DepthCost, DepthCosts, DepthNetwork, GuardLimits, Knot, Prediction, RowChoice, RowRule,
+        Schedule, WidthCost,
     },
-    policy::{GuardTerms, StepCosts},
     sample::Sampling,
-    speculate::{Decoder, Policy, StepShape},
+    speculate::{BandSteps, Decoder, Drafter, StepShape},
     tree::Template,
 };
 
@@ -55,8 +55,44 @@ pub(crate) fn any_template(dice: &mut Dice) -> (Template, StepShape) {
     (template, shape)
 }
 
-/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request
-/// may or may not meet.
+/// Steps of one shape under a schedule.
+pub(crate) fn scheduled(drafter: Box<dyn Drafter>, shape: &StepShape, schedule: Schedule) -> BandSteps {
+    let mut steps = BandSteps::unplanned(Some(drafter), shape);
+    steps.sub_plan.schedule = schedule;
+    steps
+}
+
+/// How steps choose their rows, and whether they draft.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) row_choice: RowChoice,
+    pub(crate) predicted: Prediction,
+    pub(crate) limits: GuardLimits,
+    pub(crate) is_guarded: bool,
+    pub(crate) is_corrected: bool,
+}
+
+impl Policy {
+    /// The steps with it, where they begin.
+    pub(crate) fn over(self, mut steps: BandSteps) -> BandSteps {
+        let Self { row_choice, predicted, limits, is_guarded, is_corrected } = self;
+        steps.sub_plan.guard = limits;
+        let first = &mut steps.sub_plan.ranges[0];
+        (first.row_choice, first.predicted) = (row_choice, predicted);
+        BandSteps { is_guarded, is_corrected, ..steps }
+    }
+
+    /// The steps with it where there is one, at costs as planned: the clock would tell two decoders apart.
+    pub(crate) fn planned_over(policy: &Option<Self>, steps: BandSteps) -> BandSteps {
+        match policy.clone() {
+            Some(policy) => Policy { is_corrected: false, ..policy }.over(steps),
+            None => steps,
+        }
+    }
+}
+
+/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
+/// may not meet.
 pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();
@@ -72,16 +108,17 @@ pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
         let by_depth = vec![vec![knot(0.0, share / 2.0), knot(0.3, share)], vec![knot(0.0, share / 2.0)]];
         Calibration { by_depth, fitted_nodes: 1, held_out: None }
     });
-    let terms = dice.chance(60).then(|| GuardTerms {
+    let is_guarded = dice.chance(60);
+    let predicted = Prediction {
         aal: 1.0 + dice.below(20) as f64 / 10.0,
         step_us: 100.0,
-        plain_step_us: 50.0 + dice.below(50) as f64,
-        limits: GuardLimits { may_lose: (1 + dice.below(40)) as f64 / 10.0, resume: dice.below(2) as f64 },
-    });
+        ar_tpot_us: 50.0 + dice.below(50) as f64,
+        ..Prediction::UNPRICED
+    };
+    let limits = GuardLimits { may_lose: (1 + dice.below(40)) as f64 / 10.0, resume: dice.below(2) as f64 };
     let rate = 0.02 / (1 + dice.below(4)) as f64;
-    let choice = RowChoice { rule, widths, rate, calibration };
-    let costs = dice.chance(50).then(|| StepCosts::new(40.0 + dice.below(40) as f64));
-    Policy { choice, guard: terms, costs }
+    let row_choice = RowChoice { rule, widths, rate, calibration };
+    Policy { row_choice, predicted, limits, is_guarded, is_corrected: dice.chance(50) }
 }
 
 /// From one token to all of the vocabulary.

@@ -102,7 +102,7 @@ fn run(kind: Kind, wanted: u64) -> (u64, u64, u64) {
         let case = Case::any(kind, what, vocabulary, &mut dice);
         set = case.varied(&set, model);
         let fresh = |prompt: &[u32], terms: &Terms, sampling| {
-            let plain = Decoder::new(session(&set, case.context, 1, 1), None, StepShape::PLAIN);
+            let plain = Decoder::new(session(&set, case.context, 1, 1), vec![BandSteps::plain()]);
             let mut plain = plain.expect("plain decoding");
             terms.answer(&mut plain, prompt, (sampling, Reuse::Nothing, Speculation::AsOpened), None)
         };
@@ -178,7 +178,7 @@ fn an_adversary_serves_any_terms() {
 #[test]
 fn what_measuring_leaves_in_the_cache_serves_no_request() {
     let set = models()[0].set(Class::native(crate::tiny_model::best_tier()));
-    let open = || Decoder::new(session(set, 64, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+    let open = || Decoder::new(session(set, 64, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
     let prompt = Dice::new(5).tokens(20, set.vocabulary());
     let terms = Terms { adjustment: Adjustment::NONE, log_probs: Some(set.vocabulary()), tokens: 9 };
     let kept = (Sampling::GREEDY, Reuse::Prefix, Speculation::AsOpened);
@@ -201,7 +201,8 @@ fn what_measuring_leaves_in_the_cache_serves_no_request() {
 fn a_prompt_that_is_cancelled_leaves_what_it_ran() {
     use std::cell::Cell;
     let set = models()[0].set(Class::native(crate::tiny_model::best_tier()));
-    let mut decoder = Decoder::new(session(set, 256, 1, 1), None, StepShape::PLAIN).expect("plain decoding");
+    let mut decoder =
+        Decoder::new(session(set, 256, 1, 1), vec![BandSteps::plain()]).expect("plain decoding");
     let prompt = Dice::new(6).tokens(200, set.vocabulary());
     let asked = Cell::new(0);
     let after_two = || asked.replace(asked.get() + 1) == 2;

@@ -15,7 +15,7 @@ use crate::{
 /// Names of the plan's drafters.
 fn names() -> Vec<String> {
     let plan = yggc::plan::read(drafting_plan()).expect("a plan");
-    plan.by_drafter.iter().map(|sub_plan| sub_plan.name.to_string()).collect()
+    plan.bands[0].by_drafter.iter().map(|sub_plan| sub_plan.name.to_string()).collect()
 }
 
 #[test]

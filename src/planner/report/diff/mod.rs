@@ -17,8 +17,8 @@ use ygg_profiler::{Difference, DrafterName, Fingerprints, UnixTime};
 
 use crate::{
     plan::{
-        ChosenTuning, DepthRule, GrowthRule, LeftOut, Plan, PlannedMemory, PlannedPredictor, PlannedWidths,
-        PricedShape, Refusal, RowRule, Schedule, Shape,
+        Band, ChosenTuning, DepthRule, GrowthRule, Header, LeftOut, Plan, PlannedMemory, PlannedPredictor,
+        PlannedWidths, PricedShape, Refusal, RowRule, Schedule, Shape,
     },
     planner::report::words::describe_refusal,
 };
@@ -99,8 +99,8 @@ pub fn diff(a: &Plan, b: &Plan) -> PlanDiff {
     let (latencies, latencies_within_spread) = latencies::changes(&a.table, &b.table);
     PlanDiff {
         facts: facts(a, b),
-        drafters: sub_plans::changes(&a.by_drafter, &b.by_drafter),
-        bands: bands::changes(&a.bands, &b.bands),
+        drafters: sub_plans::changes(&a.bands[0].by_drafter, &b.bands[0].by_drafter),
+        bands: bands::changes(&a.bands[1..], &b.bands[1..]),
         latencies,
         latencies_within_spread,
         tunings: tuning_changes(&a.tunings, &b.tunings),
@@ -109,7 +109,9 @@ pub fn diff(a: &Plan, b: &Plan) -> PlanDiff {
 }
 
 fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
-    let Plan {
+    let Plan { header, table: _, planned: PlannedWidths { verify, draft }, tunings: _, predictors, bands } =
+        a;
+    let Header {
         created_by,
         // Two plans that decide the same do not differ by when they were made.
         made_at: _,
@@ -117,50 +119,35 @@ fn facts(a: &Plan, b: &Plan) -> Vec<Change> {
         fingerprints,
         calibration,
         fixed,
-        context,
         memory,
-        planned: PlannedWidths { verify, draft },
-        bands: _,
-        by_drafter: _,
-        chosen_index: _,
-        alternatives,
-        refused,
-        left_out,
-        predictors,
-        tunings: _,
-        table: _,
-    } = a;
+    } = header;
     let text = |text: &String| if text.is_empty() { "nothing".to_owned() } else { text.clone() };
     let widths = |widths: &Vec<u32>| list(widths.iter().map(u32::to_string));
-    let temperatures = |plan: &Plan| plan.temperatures().collect::<Vec<f32>>();
+    let temperatures = |bands: &[Band]| bands.iter().map(|band| band.temperature).collect::<Vec<f32>>();
     let describe = |predictors: &Vec<PlannedPredictor>| {
         list(predictors.iter().map(|PlannedPredictor { name, report, network, .. }| {
             let used = if network.is_some() { "used" } else { "not used" };
             format!("{name}, log loss {:.3}, {used}", report.log_loss)
         }))
     };
-    let name = |name: &DrafterName| name.to_string();
     let changes = [
-        Change::of("made by", created_by, &b.created_by, text),
-        Change::of("measured", measured_at, &b.measured_at, UnixTime::to_string),
-        Change::of("calibration", calibration, &b.calibration, text),
-        Change::of("fixed", fixed, &b.fixed, text),
-        Change::of("context", context, &b.context, u32::to_string),
-        Change::of("memory", memory, &b.memory, divided),
-        Change::of("chosen drafter", &a.chosen().name, &b.chosen().name, name),
-        Change::of("temperatures", &temperatures(a), &temperatures(b), |t| {
+        Change::of("made by", created_by, &b.header.created_by, text),
+        Change::of("measured", measured_at, &b.header.measured_at, UnixTime::to_string),
+        Change::of("calibration", calibration, &b.header.calibration, text),
+        Change::of("fixed", fixed, &b.header.fixed, text),
+        Change::of("context", &a.context(), &b.context(), u32::to_string),
+        Change::of("memory", memory, &b.header.memory, divided),
+        Change::of("temperatures", &temperatures(bands), &temperatures(&b.bands), |t| {
             list(t.iter().map(f32::to_string))
         }),
         Change::of("verify widths", verify, &b.planned.verify, widths),
         Change::of("draft widths", draft, &b.planned.draft, widths),
-        Change::of("shapes priced", &alternatives.len(), &b.alternatives.len(), usize::to_string),
-        Change::of("refused", &refused[..], &b.refused, refusals),
-        Change::of("left out", &left_out[..], &b.left_out, lacking),
         Change::of("depth predictors", predictors, &b.predictors, describe),
     ];
-    fingerprint_changes(fingerprints, &b.fingerprints)
+    fingerprint_changes(fingerprints, &b.header.fingerprints)
         .into_iter()
         .chain(changes.into_iter().flatten())
+        .chain(bands::facts(&bands[0], &b.bands[0]))
         .collect()
 }
 
@@ -220,8 +207,8 @@ fn prices(plan: &Plan) -> BTreeSet<Price> {
         (name, shape, growth, schedule, chooses, bits)
     };
     let mut all = BTreeSet::new();
-    for (place, temperature) in plan.temperatures().enumerate() {
-        all.extend(plan.of_band(place).priced().map(|priced| price(temperature, priced)));
+    for band in &plan.bands {
+        all.extend(band.priced().map(|priced| price(band.temperature, priced)));
     }
     all
 }

@@ -47,19 +47,26 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
     let SubPlan {
         name: _,
         drafter,
-        shape: _,
+        draft_width: _,
         growth,
         schedule: _,
-        depth_choice,
         top_k,
         draft_temperature,
+        acceptance,
+        guard,
+        ranges,
+    } = a;
+    let ContextRange {
+        from: _,
+        context: _,
+        drafts: _,
+        depth: _,
+        depth_choice,
         row_choice,
         predicted,
         unseen,
-        acceptance,
-        guard,
-        longer_contexts,
-    } = a;
+    } = a.first();
+    let there = b.first();
     let RowChoice { rule: _, widths, rate, calibration } = row_choice;
     let Acceptance { steps, by_depth, by_rank } = acceptance;
     let kind = |kind: &DrafterKind| format!("{kind:?}");
@@ -76,18 +83,20 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
         Change::of("growth", growth, &b.growth, describe_template),
         Change::of("candidates per node", top_k, &b.top_k, u32::to_string),
         Change::of("draft temperature", draft_temperature, &b.draft_temperature, f32::to_string),
-        Change::of("choice of depth", depth_choice, &b.depth_choice, describe_depths),
-        Change::of("costs of widths", widths, &b.row_choice.widths, costs),
-        Change::of("worth of time when rows are chosen", rate, &b.row_choice.rate, per_ms),
-        Change::of("calibration", calibration, &b.row_choice.calibration, describe_calibration),
-        Change::of("stages", &predicted.stages, &b.predicted.stages, stages),
-        Change::of("plain us/token", &predicted.ar_tpot_us, &b.predicted.ar_tpot_us, |us| format!("{us:.0}")),
-        Change::of("on other prompts", unseen, &b.unseen, expected_cell),
+        Change::of("choice of depth", depth_choice, &there.depth_choice, describe_depths),
+        Change::of("costs of widths", widths, &there.row_choice.widths, costs),
+        Change::of("worth of time when rows are chosen", rate, &there.row_choice.rate, per_ms),
+        Change::of("calibration", calibration, &there.row_choice.calibration, describe_calibration),
+        Change::of("stages", &predicted.stages, &there.predicted.stages, stages),
+        Change::of("plain us/token", &predicted.ar_tpot_us, &there.predicted.ar_tpot_us, |us| {
+            format!("{us:.0}")
+        }),
+        Change::of("on other prompts", unseen, &there.unseen, expected_cell),
         Change::of("plain steps that a request may lose", guard, &b.guard, |guard| {
             let GuardLimits { may_lose, resume } = guard;
             format!("{may_lose:.1}, {resume:.2} to resume")
         }),
-        Change::of("at longer contexts", longer_contexts, &b.longer_contexts, |ranges| {
+        Change::of("behind longer contexts", &ranges[1..], &b.ranges[1..], |ranges| {
             list(ranges.iter().map(describe_range))
         }),
         Change::of("steps recorded", steps, &b.acceptance.steps, u64::to_string),

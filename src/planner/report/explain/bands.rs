@@ -1,7 +1,7 @@
 //! What requests of every temperature get, and why it differs.
 use serde::Serialize;
 
-use crate::plan::{Plan, PricedShape};
+use crate::plan::{Band, PricedShape};
 
 /// What requests of one temperature, and of those nearer to it than to another, get.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -17,21 +17,19 @@ pub struct BandReason {
 }
 
 /// All of them, ascending.
-pub(super) fn reasons(plan: &Plan) -> Vec<BandReason> {
-    let temperatures: Vec<f32> = plan.temperatures().collect();
-    let first = plan.chosen().priced();
-    let reason = |(place, temperature): (usize, &f32)| {
-        let band = plan.of_band(place);
-        let chosen = band.chosen().priced();
-        let up_to = temperatures.get(place + 1).map(|next| (temperature + next) / 2.0);
-        let reason = if place == 0 { "greedy requests".to_owned() } else { words(&first, &band, &chosen) };
-        BandReason { temperature: *temperature, up_to, chosen, reason }
+pub(super) fn reasons(bands: &[Band]) -> Vec<BandReason> {
+    let first = bands[0].chosen().priced();
+    let reason = |(place, band): (usize, &Band)| {
+        let (temperature, chosen) = (band.temperature, band.chosen().priced());
+        let up_to = bands.get(place + 1).map(|next| (temperature + next.temperature) / 2.0);
+        let reason = if place == 0 { "greedy requests".to_owned() } else { words(&first, band, &chosen) };
+        BandReason { temperature, up_to, chosen, reason }
     };
-    temperatures.iter().enumerate().map(reason).collect()
+    bands.iter().enumerate().map(reason).collect()
 }
 
 /// How `chosen`, of a band, stands to the `first` choice, that of temperature 0.
-fn words(first: &PricedShape, band: &Plan, chosen: &PricedShape) -> String {
+fn words(first: &PricedShape, band: &Band, chosen: &PricedShape) -> String {
     // A band predicts no depths, so the same trees stand for those.
     let is_alike = |shape: &PricedShape| {
         let choice = |p: &PricedShape| (p.name.clone(), p.shape, p.schedule, p.rule);

@@ -6,8 +6,8 @@ use ygg_profiler::{DrafterFile, Fingerprints};
 
 use crate::{
     plan::{
-        Calibration, ChosenTuning, ContextRange, DepthReport, HeldOut, Plan, PlannedPredictor, Prediction,
-        RowChoice, RowRule, Shape, SubPlan, WidthCost,
+        Band, Calibration, ChosenTuning, ContextRange, DepthReport, Header, HeldOut, Plan, PlannedPredictor,
+        RowChoice, RowRule, SubPlan, WidthCost,
     },
     planner::report::{
         layout::{write_list, write_table, write_titled},
@@ -22,21 +22,24 @@ use super::tables;
 /// Alternatives shown to people.
 const ALTERNATIVES: usize = 20;
 
-/// The parts of `plan` that are about its shapes.
-pub(super) fn write_shapes(out: &mut String, plan: &Plan) -> fmt::Result {
-    write_chosen_step(out, plan)?;
-    write_memory(out, plan.memory.as_ref())?;
-    write_longer_contexts(out, plan.chosen())?;
-    write_guard(out, plan.chosen())?;
-    writeln!(out, "\nbest of {} shapes (predicted)", plan.alternatives.len())?;
-    write_titled(out, tables::alternatives(plan, ALTERNATIVES).0)?;
-    write_predictors(out, &plan.predictors)?;
+/// What `plan` holds of the shapes of a band.
+pub(super) fn write_shapes(out: &mut String, plan: &Plan, band: &Band) -> fmt::Result {
+    write_chosen_step(out, plan, band.chosen())?;
+    write_memory(out, plan.header.memory.as_ref())?;
+    write_longer_contexts(out, band.chosen())?;
+    write_guard(out, band.chosen())?;
+    writeln!(out, "\nbest of {} shapes (predicted)", band.alternatives.len())?;
+    write_titled(out, tables::alternatives(band, ALTERNATIVES).0)?;
+    if band.temperature == 0.0 {
+        write_predictors(out, &plan.predictors)?;
+    }
     write_tunings(out, &plan.tunings)
 }
 
 /// Where `plan` comes from and where it fits.
-pub(super) fn write_origin(out: &mut String, plan: &Plan) -> fmt::Result {
-    let Fingerprints { machine, model, build } = &plan.fingerprints;
+pub(super) fn write_origin(out: &mut String, plan: &Plan, band: &Band) -> fmt::Result {
+    let Header { created_by, made_at, measured_at, fingerprints, calibration, .. } = &plan.header;
+    let Fingerprints { machine, model, build } = fingerprints;
     let widths = |widths: &[u32]| widths.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
     let mut lines = vec![
         format!("machine      {machine}"),
@@ -45,15 +48,15 @@ pub(super) fn write_origin(out: &mut String, plan: &Plan) -> fmt::Result {
             "build        format {}, kernels {}, drafter models {}",
             build.plan_format, build.kernels, build.draft_formats
         ),
-        format!("made by      {}, calibration {}", plan.created_by, plan.calibration),
-        format!("measured     {}; planned {}", plan.measured_at, plan.made_at),
+        format!("made by      {created_by}, calibration {calibration}"),
+        format!("measured     {measured_at}; planned {made_at}"),
         format!(
             "widths       verify {}; draft {}",
             widths(&plan.planned.verify),
             widths(&plan.planned.draft)
         ),
     ];
-    let sub_plans = || plan.by_drafter.iter();
+    let sub_plans = || band.by_drafter.iter();
     let stores = sub_plans().filter_map(|sub_plan| sub_plan.drafter.store());
     lines.extend(files("store", stores));
     let models = sub_plans().filter_map(|sub_plan| sub_plan.drafter.draft_model());
@@ -69,14 +72,13 @@ fn files<'f>(what: &str, files: impl Iterator<Item = &'f DrafterFile>) -> Vec<St
 }
 
 /// Where the time of the chosen step goes, and how it chooses its rows.
-fn write_chosen_step(out: &mut String, plan: &Plan) -> fmt::Result {
-    let chosen = plan.chosen();
+fn write_chosen_step(out: &mut String, plan: &Plan, chosen: &SubPlan) -> fmt::Result {
     writeln!(
         out,
         "\nstages of the chosen step, each with the time that it adds to those before it (predicted)"
     )?;
-    write_step(out, plan)?;
-    let RowChoice { rule, widths, rate: _, calibration } = &chosen.row_choice;
+    write_step(out, plan, chosen)?;
+    let RowChoice { rule, widths, rate: _, calibration } = &chosen.first().row_choice;
     if *rule == RowRule::BestRate {
         writeln!(
             out,
@@ -104,7 +106,7 @@ fn write_chosen_step(out: &mut String, plan: &Plan) -> fmt::Result {
 
 /// What the chosen drafter's steps do as a request grows; nothing where no longer context was measured.
 fn write_longer_contexts(out: &mut String, chosen: &SubPlan) -> fmt::Result {
-    let SubPlan { shape, depth_choice, row_choice, longer_contexts, .. } = chosen;
+    let longer_contexts = &chosen.ranges[1..];
     if longer_contexts.is_empty() {
         return Ok(());
     }
@@ -116,11 +118,9 @@ fn write_longer_contexts(out: &mut String, chosen: &SubPlan) -> fmt::Result {
         ["from", "priced at", "Dd", "Wv", "tokens/step", "plain us", "us/token", "on other prompts", ""];
     let mut rows = vec![titles.map(str::to_owned)];
     for range in longer_contexts {
-        let ContextRange {
-            from, context, drafts, depth, row_choice: rows_of_range, predicted, unseen, ..
-        } = range;
-        let shape = Shape { depth: *depth, verify_width: rows_of_range.widest(), ..*shape };
-        let [depth, _, wv] = shape_cells(&shape, depth_choice.rule(), row_choice.rule);
+        let ContextRange { from, context, drafts, predicted, unseen, .. } = range;
+        let shape = chosen.shape_in(range);
+        let [depth, _, wv] = shape_cells(&shape, chosen.depth_rule(), chosen.row_rule());
         rows.push([
             from.to_string(),
             context.to_string(),
@@ -141,15 +141,13 @@ fn write_guard(out: &mut String, chosen: &SubPlan) -> fmt::Result {
     if chosen.is_plain() {
         return Ok(());
     }
-    let SubPlan { predicted, guard: limits, .. } = chosen;
-    let Prediction { aal, step_us, ar_tpot_us: plain_step_us, .. } = *predicted;
-    let terms = GuardTerms { aal, step_us, plain_step_us, limits: *limits };
-    let lost = |tokens| format!("{:.1} of {tokens} tokens", terms.lost_by_refusals(tokens, step_us));
+    let terms = GuardTerms::new(&chosen.first().predicted, chosen.guard);
+    let lost = |tokens| format!("{:.1} of {tokens} tokens", terms.lost_by_refusals(tokens, terms.step_us));
     writeln!(
         out,
         "\nguard        a request stops drafting once it has lost {:.1} plain steps, and tries again {} tokens later\n             \
          with every draft refused, in steps of the mean cost, it loses at most the time of {}, {}, {}",
-        limits.may_lose,
+        terms.limits.may_lose,
         terms.first_pause(),
         lost(16),
         lost(128),

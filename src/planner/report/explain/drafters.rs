@@ -2,7 +2,9 @@
 use serde::Serialize;
 use ygg_profiler::Worker;
 
-use crate::plan::{Acceptance, Plan, Prediction, PricedShape, StageTime, SubPlan, Unseen};
+use crate::plan::{
+    Acceptance, Band, ContextRange, Plan, Prediction, PricedShape, StageTime, SubPlan, Unseen,
+};
 
 /// The best shape of one drafter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -71,35 +73,36 @@ impl StepShares {
     }
 }
 
-/// What became of every sub-plan, in the plan's order.
-pub(super) fn reasons(plan: &Plan) -> Vec<DrafterReason> {
+/// What became of every sub-plan of a band, in its order.
+pub(super) fn reasons(plan: &Plan, band: &Band) -> Vec<DrafterReason> {
     let reason = |(place, sub_plan): (usize, &SubPlan)| {
-        let outcome = outcome(plan, place);
+        let outcome = outcome(plan, band, place);
+        let ContextRange { predicted, unseen, .. } = sub_plan.first();
         DrafterReason {
             best: sub_plan.priced(),
             outcome,
-            reason: words(plan, sub_plan, outcome),
-            predicted: sub_plan.predicted.clone(),
-            unseen: sub_plan.unseen,
-            shares: StepShares::new(&sub_plan.predicted.stages),
+            reason: words(plan, band, sub_plan, outcome),
+            predicted: predicted.clone(),
+            unseen: *unseen,
+            shares: StepShares::new(&predicted.stages),
             acceptance: sub_plan.acceptance.clone(),
         }
     };
-    plan.by_drafter.iter().enumerate().map(reason).collect()
+    band.by_drafter.iter().enumerate().map(reason).collect()
 }
 
-/// What became of the sub-plan at a place of the plan.
-pub(in crate::planner::report) fn outcome(plan: &Plan, place: usize) -> Outcome {
-    let (sub_plan, chosen) = (&plan.by_drafter[place], plan.chosen());
-    let unseen = sub_plan.unseen;
-    if place == plan.chosen_index as usize {
-        return match (plan.fixed.is_empty(), sub_plan.is_plain()) {
+/// What became of the sub-plan at a place of a band.
+pub(in crate::planner::report) fn outcome(plan: &Plan, band: &Band, place: usize) -> Outcome {
+    let (sub_plan, is_fixed) = (&band.by_drafter[place], !plan.header.fixed.is_empty());
+    let (unseen, chosen) = (sub_plan.first().unseen, band.chosen().first().unseen);
+    if place == band.chosen_index as usize {
+        return match (!is_fixed, sub_plan.is_plain()) {
             (false, _) => Outcome::AskedFor,
             (true, true) => Outcome::NothingBetter,
             (true, false) => Outcome::Won,
         };
     }
-    if unseen.speedup > chosen.unseen.speedup && !plan.fixed.is_empty() {
+    if unseen.speedup > chosen.speedup && is_fixed {
         Outcome::Excluded
     } else if sub_plan.is_plain() {
         Outcome::Slower
@@ -107,15 +110,16 @@ pub(in crate::planner::report) fn outcome(plan: &Plan, place: usize) -> Outcome 
         Outcome::SlowerThanPlain
     } else if !unseen.is_gain() {
         Outcome::Doubtful
-    } else if unseen.speedup > chosen.unseen.speedup && sub_plan.drafter.facts().substitute_bits.is_some() {
+    } else if unseen.speedup > chosen.speedup && sub_plan.drafter.facts().substitute_bits.is_some() {
         Outcome::OtherSubstitute
     } else {
         Outcome::Slower
     }
 }
 
-fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
-    let (predicted, chosen) = (&sub_plan.predicted, &plan.chosen().unseen);
+fn words(plan: &Plan, band: &Band, sub_plan: &SubPlan, outcome: Outcome) -> String {
+    let ContextRange { predicted, unseen, .. } = sub_plan.first();
+    let (fixed, chosen) = (&plan.header.fixed, &band.chosen().first().unseen);
     let plain_us = predicted.ar_tpot_us;
     let StepShares { draft_us, verify_us, host_us } = StepShares::new(&predicted.stages);
     let step = format!(
@@ -127,10 +131,10 @@ fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
         predicted.aal
     );
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let Unseen { speedup, low, high, .. } = sub_plan.unseen;
+    let Unseen { speedup, low, high, .. } = *unseen;
     match outcome {
         Outcome::Won => format!("chosen: {step}"),
-        Outcome::AskedFor => format!("chosen within `{}`: {step}", plan.fixed),
+        Outcome::AskedFor => format!("chosen within `{fixed}`: {step}"),
         Outcome::NothingBetter => "chosen: nothing is faster beyond doubt".to_owned(),
         Outcome::SlowerThanPlain => {
             format!("slower than plain decoding by {:.0} %: {step}", percent(1.0 / speedup))
@@ -147,7 +151,7 @@ fn words(plan: &Plan, sub_plan: &SubPlan, outcome: Outcome) -> String {
         Outcome::Slower => {
             format!("{:.0} % more time per token than the chosen: {step}", percent(chosen.speedup / speedup))
         }
-        Outcome::Excluded => format!("excluded by `{}`, though predicted faster: {step}", plan.fixed),
+        Outcome::Excluded => format!("excluded by `{fixed}`, though predicted faster: {step}"),
         Outcome::OtherSubstitute => format!(
             "{speedup:.2}x plain decoding, but requests of all temperatures share one substitute, of other bits: {step}"
         ),

@@ -16,7 +16,7 @@ use serde::Serialize;
 use ygg_profiler::DrafterName;
 
 use crate::{
-    plan::{LeftOut, Plan, Refusal},
+    plan::{Band, LeftOut, Plan, Refusal},
     planner::{
         NOISE_MARGIN,
         compare::{chains, parts},
@@ -95,32 +95,29 @@ pub fn explain(plan: &Plan) -> Explanation {
 /// # Panics
 /// If the plan is not valid.
 pub fn explain_at(plan: &Plan, temperature: f32) -> Explanation {
-    let place = plan.band_for(temperature);
-    let temperature = plan.temperatures().nth(place).expect("the place of one of them");
-    let bands = bands::reasons(plan);
-    let plan = &*plan.of_band(place);
+    let band = plan.band_for(temperature);
     Explanation {
-        temperature,
-        bands,
-        chosen: plan.chosen().name.clone(),
-        fixed: plan.fixed.clone(),
-        context: plan.context,
-        considered: plan.alternatives.len(),
-        margin: margin(plan),
-        drafters: drafters::reasons(plan),
-        parts: parts::gains(plan),
-        objective: objective::contrast(plan),
-        chains: chains::analyses(plan),
+        temperature: band.temperature,
+        bands: bands::reasons(&plan.bands),
+        chosen: band.chosen().name.clone(),
+        fixed: plan.header.fixed.clone(),
+        context: plan.context(),
+        considered: band.alternatives.len(),
+        margin: margin(band),
+        drafters: drafters::reasons(plan, band),
+        parts: parts::gains(&plan.table, band),
+        objective: objective::contrast(band),
+        chains: chains::analyses(&plan.table, band),
         staircases: staircase::staircases(&plan.table),
-        refused: plan.refused.clone(),
-        left_out: plan.left_out.clone(),
+        refused: band.refused.clone(),
+        left_out: band.left_out.clone(),
         findings: findings(plan),
-        verdict: verdict(plan),
+        verdict: verdict(plan, band),
     }
 }
 
-fn margin(plan: &Plan) -> Margin {
-    let best = plan.priced().map(|shape| shape.speedup).fold(0.0, f64::max);
-    let as_good = plan.priced().filter(|shape| shape.speedup * (1.0 + NOISE_MARGIN) >= best).count();
+fn margin(band: &Band) -> Margin {
+    let best = band.priced().map(|shape| shape.speedup).fold(0.0, f64::max);
+    let as_good = band.priced().filter(|shape| shape.speedup * (1.0 + NOISE_MARGIN) >= best).count();
     Margin { needed: NOISE_MARGIN, best: best - 1.0, as_good }
 }

@@ -2,7 +2,7 @@
 use serde::Serialize;
 
 use crate::{
-    plan::{Plan, PricedShape},
+    plan::{Band, PricedShape},
     planner::compare::parts::best_by,
 };
 
@@ -41,9 +41,9 @@ impl Contrast {
     }
 }
 
-/// The best shapes of a plan by either objective.
-pub(super) fn contrast(plan: &Plan) -> ObjectiveContrast {
-    let all: Vec<PricedShape> = plan.priced().collect();
+/// The best shapes of a band by either objective.
+pub(super) fn contrast(band: &Band) -> ObjectiveContrast {
+    let all: Vec<PricedShape> = band.priced().collect();
     let among = |is_in: &dyn Fn(&PricedShape) -> bool| {
         let shapes = || all.iter().filter(|shape| is_in(shape)).cloned();
         let by_speed = best_by(shapes(), |shape| shape.speedup)?;
@@ -51,9 +51,11 @@ pub(super) fn contrast(plan: &Plan) -> ObjectiveContrast {
         let cost = by_aal.tpot_us / by_speed.tpot_us;
         Some(Contrast { by_speed, by_aal, cost })
     };
-    let drafters = plan.by_drafter.iter().filter(|sub_plan| !sub_plan.is_plain());
     ObjectiveContrast {
         overall: among(&|_| true).expect("a plan priced plain decoding"),
-        by_drafter: drafters.filter_map(|sub_plan| among(&|shape| shape.name == sub_plan.name)).collect(),
+        by_drafter: band
+            .drafting()
+            .filter_map(|sub_plan| among(&|shape| shape.name == sub_plan.name))
+            .collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! The tables of an explanation, for its text and for its HTML page.
 
 use crate::{
-    plan::{Division, Plan, PlannedMemory, PricedShape},
+    plan::{Band, Division, PlannedMemory, PricedShape},
     planner::report::words::{MemoryPart, drafter_cell, expected_cell, memory_parts, shape_cells, size},
 };
 
@@ -70,12 +70,12 @@ fn priced_cells(priced: &PricedShape) -> Vec<String> {
     row
 }
 
-/// The best `most` priced shapes, and the row of the chosen one if it is among them. Of neighbours that differ in Dd, Wd or Wv alone the first
+/// The best `most` priced shapes of a band, and the row of the chosen one if it is among them. Of neighbours that differ in Dd, Wd or Wv alone the first
 /// is shown, with the number of the others.
-pub fn alternatives(plan: &Plan, most: usize) -> (Table, Option<usize>) {
-    let (chosen, mut chosen_row) = (plan.chosen().priced(), None);
+pub fn alternatives(band: &Band, most: usize) -> (Table, Option<usize>) {
+    let (chosen, mut chosen_row) = (band.chosen().priced(), None);
     let mut rows: Vec<(Vec<String>, usize)> = Vec::new();
-    for shape in plan.priced() {
+    for shape in band.priced() {
         let cells = priced_cells(&shape);
         let is_alike = |(last, _): &&mut (Vec<String>, usize)| {
             last[0] == cells[0] && last[SHAPE_END..] == cells[SHAPE_END..]

@@ -27,7 +27,6 @@ use super::{
 /// # Panics
 /// If the plan is not valid.
 pub fn text(plan: &Plan, explanation: &Explanation) -> String {
-    let plan = &*plan.of_band(plan.band_for(explanation.temperature));
     let mut out = String::new();
     write_text(plan, explanation, &mut out).expect("a string accepts every write");
     out
@@ -52,6 +51,7 @@ fn write_text(plan: &Plan, explanation: &Explanation, out: &mut String) -> fmt::
         left_out,
         findings,
     } = explanation;
+    let band = plan.band_for(*temperature);
     write_verdict(out, verdict)?;
     writeln!(out, "chosen       {chosen}, for requests of temperature {temperature}")?;
     if !fixed.is_empty() {
@@ -73,12 +73,12 @@ fn write_text(plan: &Plan, explanation: &Explanation, out: &mut String) -> fmt::
     write_acceptance(out, drafters)?;
     write_chains(out, chains)?;
     write_staircases(out, staircases)?;
-    write_shapes(out, plan)?;
+    write_shapes(out, plan, band)?;
     write_list(out, "refused: the traces do not reach", refused.iter().map(describe_refusal))?;
     let lacking = left_out.iter().map(|LeftOut { name, lacks }| format!("{name}: no {lacks}"));
     write_list(out, "drafters left out", lacking)?;
     write_list(out, "findings in the latency table", findings)?;
-    write_origin(out, plan)
+    write_origin(out, plan, band)
 }
 
 /// The verdict, and what would give more.
