@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, LatencyTable};
 
 use super::{
-    DepthRule, GrowthRule, PlanError, PlannedWidths, RowRule, Schedule, Shape, SubPlan,
-    contents::{ensure, is_positive},
+    DepthRule, GrowthRule, PlanError, PlannedWidths, PricedShape, RowRule, Schedule, Shape, SubPlan,
+    check::{ensure, is_positive},
 };
 
 /// Decisions for requests of one temperature. Steps choose no depth above 0: depth predictors are trained on greedy requests.
@@ -47,31 +47,6 @@ pub struct Alternative {
     pub aal: f64,
     /// Time of a step.
     pub step_us: f64,
-}
-
-/// A priced shape with its derived figures.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PricedShape {
-    /// The drafter.
-    pub name: DrafterName,
-    /// The shape.
-    pub shape: Shape,
-    /// How its trees grow.
-    pub growth: GrowthRule,
-    /// When the head of a step is drafted.
-    pub schedule: Schedule,
-    /// How a step chooses its depth.
-    pub depth_rule: DepthRule,
-    /// How a step chooses its rows.
-    pub rule: RowRule,
-    /// Tokens per step.
-    pub aal: f64,
-    /// Time of a step.
-    pub step_us: f64,
-    /// Time per token.
-    pub tpot_us: f64,
-    /// Predicted speed-up over plain decoding.
-    pub speedup: f64,
 }
 
 /// A tree that needs more than the traces hold.

@@ -1,7 +1,7 @@
 //! Calibration: how probable it is that the verifier accepts a drafted node, given the drafter's score and the depth.
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contents::ensure};
+use super::{PlanError, check::ensure};
 
 /// Intervals of predicted probability, of equal length, over which predictions are compared with what happened.
 pub const INTERVALS: usize = 10;

@@ -1,12 +1,16 @@
 //! The contents of a plan and their checks.
-use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{
     DepthNetwork, DepthReport, DrafterName, Fingerprints, LatencyTable, Stage, TunedShape, UnixTime,
 };
 
-use super::{Band, DepthRule, PlanError, PlannedMemory, SubPlan, bands::check_temperatures, nearest};
+use super::{
+    Band, DepthRule, PlanError, PlannedMemory, PlannedWidths, SubPlan,
+    bands::check_temperatures,
+    check::{ensure, is_positive},
+    nearest,
+};
 
 /// Everything decided about speculation for one machine, model and build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,15 +46,6 @@ pub struct Header {
     pub fixed: String,
     /// How memory is divided, where weights are streamed from a file.
     pub memory: Option<PlannedMemory>,
-}
-
-/// The widths compiled for each role, ascending, with 1 in both.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedWidths {
-    /// Of the verifier.
-    pub verify: Vec<u32>,
-    /// Of drafters that run a model.
-    pub draft: Vec<u32>,
 }
 
 /// A tuning that beat the default for one shape.
@@ -101,24 +96,6 @@ impl PlannedPredictor {
         ensure(fits, "predictor", "a network as deep as the sub-plan it is for", || {
             format!("{} depths for {deepest:?} of {name}", network.depths)
         })
-    }
-}
-
-impl PlannedWidths {
-    /// The widths of both roles, ascending: an executable of each serves whichever sub-plan is chosen.
-    pub fn widths(&self) -> Vec<usize> {
-        let PlannedWidths { verify, draft } = self;
-        let widths: BTreeSet<usize> = verify.iter().chain(draft).map(|width| *width as usize).collect();
-        widths.into_iter().collect()
-    }
-
-    fn validate(&self) -> Result<(), PlanError> {
-        let PlannedWidths { verify, draft } = self;
-        for widths in [verify, draft] {
-            let good = widths.first() == Some(&1) && widths.is_sorted_by(|a, b| a < b);
-            ensure(good, "planned widths", "ascending from 1", || format!("{widths:?}"))?;
-        }
-        Ok(())
     }
 }
 
@@ -207,20 +184,4 @@ impl Plan {
         }
         Ok(())
     }
-}
-
-pub(super) fn is_positive(number: f64) -> bool {
-    number.is_finite() && number > 0.0
-}
-
-pub(super) fn ensure(
-    holds: bool,
-    what: &'static str,
-    expected: &str,
-    found: impl FnOnce() -> String,
-) -> Result<(), PlanError> {
-    if holds {
-        return Ok(());
-    }
-    Err(PlanError::Invalid { what, expected: expected.to_owned(), found: found() })
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contents::ensure};
+use super::{PlanError, check::ensure};
 
 /// The rule by which a step chooses its depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

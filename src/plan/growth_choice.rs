@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use ygg_profiler::named;
 
-use super::{PlanError, Shape, contents::ensure};
+use super::{PlanError, Shape, check::ensure};
 use crate::tree::Template;
 
 named! {

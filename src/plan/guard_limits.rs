@@ -1,7 +1,7 @@
 //! What a request may lose by drafting before its guard stops that.
 use serde::{Deserialize, Serialize};
 
-use super::{PlanError, contents::ensure};
+use super::{PlanError, check::ensure};
 
 /// Thresholds of the guard of a sub-plan's requests, in plain steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     PlanError,
-    contents::{ensure, is_positive},
+    check::{ensure, is_positive},
 };
 
 /// Tokens of a context for which nothing else is said, if the model has as many.

@@ -12,6 +12,7 @@
 
 mod bands;
 mod calibration;
+mod check;
 mod contents;
 mod context_range;
 mod depth_choice;
@@ -23,6 +24,9 @@ mod group_set;
 mod growth_choice;
 mod guard_limits;
 mod memory;
+mod planned_widths;
+mod prediction;
+mod priced_shape;
 mod proposal;
 mod row_choice;
 mod schedule;
@@ -30,9 +34,9 @@ mod shape;
 mod sub_plan;
 mod token_list;
 
-pub use bands::{Alternative, Band, LeftOut, PricedShape, Refusal, check_temperatures, nearest};
+pub use bands::{Alternative, Band, LeftOut, Refusal, check_temperatures, nearest};
 pub use calibration::{Calibration, HeldOut, INTERVALS, Interval, Knot};
-pub use contents::{ChosenTuning, Header, Plan, PlannedPredictor, PlannedWidths};
+pub use contents::{ChosenTuning, Header, Plan, PlannedPredictor};
 pub use context_range::ContextRange;
 pub use depth_choice::{DepthChoice, DepthCost, DepthCosts, DepthRule};
 pub use drafter::*;
@@ -43,11 +47,14 @@ pub use group_set::GroupSet;
 pub use growth_choice::{GrowthChoice, GrowthRule, StaticTree};
 pub use guard_limits::GuardLimits;
 pub use memory::{DEFAULT_CONTEXT, Division, PlannedMemory};
+pub use planned_widths::PlannedWidths;
+pub use prediction::{Acceptance, Prediction, Unseen};
+pub use priced_shape::PricedShape;
 pub use proposal::{ProposalLimits, ReplayDrafter};
 pub use row_choice::{RowChoice, RowRule, WidthCost};
 pub use schedule::Schedule;
 pub use shape::{Shape, StageTime, step_us};
-pub use sub_plan::{Acceptance, Prediction, SubPlan, Unseen};
+pub use sub_plan::SubPlan;
 pub(crate) use ygg_profiler::named;
 pub use ygg_profiler::{
     BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,

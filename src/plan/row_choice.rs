@@ -1,7 +1,7 @@
 //! How many rows the steps of a sub-plan may verify, what they cost, and by which rule a step chooses.
 use serde::{Deserialize, Serialize};
 
-use super::{Calibration, PlanError, contents::ensure};
+use super::{Calibration, PlanError, check::ensure};
 
 /// The rule by which a step chooses among its planned widths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

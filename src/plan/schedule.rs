@@ -2,7 +2,7 @@
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, Stage, named};
 
-use super::{DrafterKind, PlanError, RowRule, contents::ensure};
+use super::{DrafterKind, PlanError, RowRule, check::ensure};
 
 named! {
     /// When the head of a step is drafted (the drafter's forward of the root, from which the tree grows), and which
