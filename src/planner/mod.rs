@@ -12,57 +12,34 @@
 //! asked for by a [`Fix`].
 #![forbid(unsafe_code)]
 
-mod acceptance;
-mod calibration;
 pub mod compare;
-mod depth_replay;
-mod depth_search;
 mod error;
-mod fix;
-mod free_replay;
-mod free_search;
-mod from_profile;
-mod grown_trees;
-mod guard_limits;
-mod live_replay;
-mod longer_contexts;
-mod makespan;
-mod memory_search;
-pub mod objective;
-mod paired;
-mod pricing;
-mod rates;
+mod judge;
+mod price;
+mod replay;
 pub mod report;
 mod search;
-mod selection;
-mod sharpening;
-mod side_by_side;
-mod splits;
-mod stages;
-mod tally;
-mod tree_replay;
-mod tree_search;
-mod tunings;
-mod unseen;
 
-pub use acceptance::{AcceptedLengths, acceptance_by_rank};
-pub use calibration::JudgedNode;
 pub use error::SearchError;
-pub use fix::{Fix, FixedWidth, Objective};
-pub use free_replay::{judge_proposals, replay_free};
-pub use free_search::FreeDrafter;
-pub use from_profile::{
+pub use judge::point::NOISE_MARGIN;
+pub use price::makespan::{Lanes, TimeSpan, Timeline};
+pub use price::objective;
+pub use price::stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
+pub use price::tally::Tally;
+pub use replay::acceptance::{AcceptedLengths, acceptance_by_rank};
+pub use replay::calibration::JudgedNode;
+pub use replay::free_replay::{judge_proposals, replay_free};
+pub use replay::live_replay::{judge_live, replay_live};
+pub use replay::tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
+pub use search::divisions::MemoryBudget;
+pub use search::fix::{Fix, FixedWidth, Objective};
+pub use search::free_search::FreeDrafter;
+pub use search::from_profile::{
     Searching, plan_first, plan_from_profile, plan_from_profile_watched, plan_within_memory,
 };
-pub use live_replay::{judge_live, replay_live};
-pub use makespan::{Lanes, TimeSpan, Timeline};
-pub use memory_search::{MemoryBudget, make_plan_within};
-pub use search::{make_plan, make_plan_watched};
-pub use selection::NOISE_MARGIN;
-pub use stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
-pub use tally::Tally;
-pub use tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
-pub use tunings::{FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
+pub use search::make_plan::{make_plan, make_plan_watched};
+pub use search::memory_search::make_plan_within;
+pub use search::tunings::{FEWEST_ROUNDS, TUNING_MARGIN, choose_tunings};
 
 #[cfg(test)]
 mod tests;

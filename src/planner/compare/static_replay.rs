@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, StepTrace, Trace};
 
-use crate::planner::{MOST_MISSING, Tally, grown_trees::recorded_prompts, tree_replay::StepPlace};
+use crate::planner::{
+    MOST_MISSING, Tally,
+    replay::{grown_trees::recorded_prompts, tree_replay::StepPlace},
+};
 use crate::tree::Template;
 
 /// The ranks of the verifier's tokens in every recorded step.

@@ -7,10 +7,12 @@ use crate::{
     planner::{
         SearchError,
         compare::static_replay::StaticReplay,
-        pricing::{Choosing, Pricing},
-        search::{Evidence, Origin, Search},
-        selection::Found,
-        tree_search::RecordedTrees,
+        judge::selection::Found,
+        price::pricing::{Choosing, Pricing},
+        search::{
+            origin::{Evidence, Origin, Search},
+            tree_search::RecordedTrees,
+        },
     },
 };
 

@@ -11,9 +11,9 @@ use crate::{
     plan::{DrafterKind, Plan, PlannedMemory, Shape, SubPlan, SubstituteSettings, decode, encode},
     planner::{
         Fix, MemoryBudget, SearchError, make_plan_within,
-        memory_search::{BestDivision, best_divisions},
+        price::splits::SplitPrices,
         report::{explain::Outcome, explain_at, reads},
-        splits::SplitPrices,
+        search::divisions::{BestDivision, best_divisions},
     },
 };
 

@@ -5,7 +5,7 @@ use ygg_profiler::{Candidate, Expansion, StepTrace, TokenTrace};
 use super::synthetic::{Echo, Oracle, fixed_widths, naive_tree, record, recorded_candidates, widest};
 use crate::{
     plan::Shape,
-    planner::{SearchError, TreeReplay, acceptance_by_rank, grown_trees::GrownTrees, replay_free},
+    planner::{SearchError, TreeReplay, acceptance_by_rank, replay::grown_trees::GrownTrees, replay_free},
 };
 
 const WIDTHS: [u32; 6] = [1, 2, 3, 5, 8, 1000];

@@ -1,0 +1,203 @@
+//! What a search of shapes starts from: the recorded evidence, the drafter and what its fix leaves open.
+use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, Profile, Stage, TokenTrace, Trace};
+
+use crate::plan::{
+    Acceptance, Calibration, ContextRange, DepthChoice, DrafterKind, GrowthChoice, GuardLimits, RowChoice,
+    RowRule, Schedule, Shape, SubPlan, Unseen,
+};
+use crate::planner::{
+    AcceptedLengths, Fix, JudgedNode,
+    judge::point::Point,
+    price::{pricing::Pricing, stages::Tail, tally::Priced},
+};
+
+/// What was recorded at one temperature.
+pub(in crate::planner) struct Recorded<'a> {
+    pub(in crate::planner) temperature: f32,
+    pub(in crate::planner) traces: Vec<&'a Trace>,
+    pub(in crate::planner) requests: Vec<TokenTrace>,
+    /// What was trained on it.
+    pub(in crate::planner) trained: &'a [DepthPredictor],
+}
+
+impl<'a> Recorded<'a> {
+    pub(in crate::planner) fn greedy(profile: &'a Profile) -> Self {
+        Self { trained: &profile.predictors, ..Self::warm(profile, 0.0) }
+    }
+
+    pub(in crate::planner) fn warm(profile: &'a Profile, temperature: f32) -> Self {
+        let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
+        let traces = profile.traces.iter().filter(|trace| trace.temperature == temperature);
+        Self { temperature, traces: traces.collect(), requests: requests.cloned().collect(), trained: &[] }
+    }
+}
+
+/// A drafter under search.
+pub(in crate::planner) struct Origin<'a> {
+    pub(in crate::planner) name: &'a DrafterName,
+    pub(in crate::planner) kind: &'a DrafterKind,
+    pub(in crate::planner) limits: &'a Fix,
+    /// The schedules that the fix leaves open and its steps can keep.
+    pub(in crate::planner) schedules: Vec<Schedule>,
+    /// The temperature of its values; any if `None`.
+    pub(in crate::planner) draft_temperature: Option<f32>,
+    /// Committed tokens at which its steps are priced.
+    pub(in crate::planner) context: u32,
+    pub(in crate::planner) place: usize,
+    pub(in crate::planner) asked_for: bool,
+}
+
+impl Origin<'_> {
+    /// How the steps of a shape may choose their rows: only as the fix says, and by no values of unknown worth.
+    pub(in crate::planner) fn rows(&self, mut judged: impl FnMut() -> Vec<JudgedNode>) -> Vec<Rows> {
+        let rows = |rule: &RowRule| match rule {
+            RowRule::Widest => Some(Rows { rule: RowRule::Widest, calibration: None }),
+            RowRule::BestRate => Calibration::fit(&judged())
+                .map(|calibration| Rows { rule: RowRule::BestRate, calibration: Some(calibration) }),
+        };
+        self.limits.row_rules().iter().filter_map(rows).collect()
+    }
+
+    /// The schedules that the fix leaves open to steps that choose their rows by a rule.
+    pub(in crate::planner) fn schedules_of(&self, rule: RowRule) -> impl Iterator<Item = Schedule> {
+        self.schedules.iter().copied().filter(move |schedule| schedule.admits_rows(rule))
+    }
+
+    pub(in crate::planner) fn point(&self, shape: Shape, evidence: Evidence<'_>, priced: Priced) -> Point {
+        let Evidence {
+            growth,
+            schedule,
+            top_k,
+            draft_temperature,
+            depth_choice,
+            row_choice,
+            lengths,
+            by_rank,
+        } = evidence;
+        let Priced { predicted, by_prompt } = priced;
+        // Until the drafter's best is found and judged by other prompts than chose it.
+        let unseen = Unseen::PLAIN;
+        let range = ContextRange {
+            from: 0,
+            context: self.context,
+            drafts: true,
+            depth: shape.depth,
+            depth_choice,
+            row_choice,
+            predicted,
+            unseen,
+        };
+        let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
+        Point {
+            place: self.place,
+            asked_for: self.asked_for,
+            by_prompt,
+            sub_plan: SubPlan {
+                name: self.name.clone(),
+                drafter: self.kind.clone(),
+                draft_width: shape.draft_width,
+                growth,
+                schedule,
+                top_k,
+                draft_temperature,
+                acceptance,
+                guard: GuardLimits::DEFAULT,
+                ranges: vec![range],
+            },
+        }
+    }
+}
+
+/// How steps choose their rows, and by which values.
+pub(in crate::planner) struct Rows {
+    pub(in crate::planner) rule: RowRule,
+    pub(in crate::planner) calibration: Option<Calibration>,
+}
+
+/// How steps are run, apart from their shape, and what a prediction rests on.
+pub(in crate::planner) struct Evidence<'a> {
+    pub(in crate::planner) growth: GrowthChoice,
+    pub(in crate::planner) schedule: Schedule,
+    pub(in crate::planner) top_k: u32,
+    pub(in crate::planner) draft_temperature: f32,
+    pub(in crate::planner) depth_choice: DepthChoice,
+    pub(in crate::planner) row_choice: RowChoice,
+    pub(in crate::planner) lengths: &'a AcceptedLengths,
+    pub(in crate::planner) by_rank: Vec<f64>,
+}
+
+/// What is searched at one temperature: every drafter of a profile, priced at one context.
+#[derive(Clone, Copy)]
+pub(in crate::planner) struct Search<'a> {
+    pub(in crate::planner) profile: &'a Profile,
+    pub(in crate::planner) recorded: &'a Recorded<'a>,
+    pub(in crate::planner) table: &'a LatencyTable,
+    pub(in crate::planner) context: u32,
+    pub(in crate::planner) ar_tpot_us: f64,
+}
+
+impl Search<'_> {
+    pub(in crate::planner) fn pricing<'s>(&'s self, drafter: &'s DrafterName) -> Pricing<'s> {
+        let described = self.profile.drafters.iter().find(|described| described.name == *drafter);
+        let kind = described.and_then(|described| DrafterKind::from_description(described).ok());
+        let tail = match kind {
+            Some(kind) if kind.keeps_a_cache() => Tail::Joined,
+            Some(_) | None => Tail::Shared,
+        };
+        Pricing { table: self.table, drafter, context: self.context, tail, static_tree: None }
+    }
+
+    /// The traces of a drafter; where it has none, those of the fixed drafter that it starts as.
+    pub(in crate::planner) fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
+        let of = |name: &DrafterName| -> Vec<&Trace> {
+            self.recorded.traces.iter().copied().filter(|trace| trace.drafter == *name).collect()
+        };
+        let own = of(name);
+        if !own.is_empty() {
+            return own;
+        }
+        let kinds = || {
+            self.profile
+                .drafters
+                .iter()
+                .filter_map(|d| Some((&d.name, DrafterKind::from_description(d).ok()?)))
+        };
+        let starts_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.starts_as());
+        let twin = starts_as.and_then(|starts_as| kinds().find(|(_, kind)| *kind == starts_as));
+        twin.map_or(Vec::new(), |(twin, _)| of(twin))
+    }
+
+    /// The measured draft widths that every trace of the drafter was recorded for.
+    pub(in crate::planner) fn draft_widths(&self, name: &DrafterName) -> Vec<u32> {
+        let widest = self.traces_of(name).iter().map(|t| t.width).min().unwrap_or(0);
+        let mut widths = self.table.widths(&Stage::Draft(name.clone()));
+        widths.retain(|width| *width <= widest);
+        widths
+    }
+}
+
+/// The shapes of these growths with the verify widths that make sense for them: something drafted, nothing padded.
+pub(in crate::planner) fn speculative(
+    depth: u32,
+    draft_width: u32,
+    verify_widths: &[u32],
+) -> impl Iterator<Item = Shape> {
+    let shape = move |verify_width: &u32| Shape { depth, draft_width, verify_width: *verify_width };
+    let makes_sense =
+        |shape: &Shape| shape.verify_width >= 2 && u64::from(shape.verify_width) <= shape.nodes();
+    verify_widths.iter().map(shape).filter(makes_sense)
+}
+
+/// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else the
+/// shortest measured.
+pub(in crate::planner) fn reference_context(recorded: &Recorded<'_>, table: &LatencyTable) -> u32 {
+    let mean = |contexts: Vec<u64>| {
+        let count = contexts.len() as u64;
+        let sum: u64 = contexts.into_iter().sum();
+        (sum + count / 2).checked_div(count).map(|mean| u32::try_from(mean).unwrap_or(u32::MAX))
+    };
+    let steps =
+        recorded.traces.iter().flat_map(|trace| trace.steps()).map(|step| u64::from(step.context)).collect();
+    let requests = recorded.requests.iter().map(|t| (t.prompt.len() + t.output.len() / 2) as u64).collect();
+    mean(steps).or_else(|| mean(requests)).unwrap_or_else(|| table.contexts()[0])
+}
