@@ -21,10 +21,7 @@ use yggc::{
     verify::logit_tolerance,
 };
 
-use crate::{
-    streaming::loading,
-    tiny_model::{Class, Dice, bits, everything, is_slow, models, session, tested_tiers},
-};
+use crate::tiny_model::{Class, Dice, bits, everything, is_slow, loading, models, session, tested_tiers};
 
 /// Logits after every token of a text.
 fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {

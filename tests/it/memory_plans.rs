@@ -21,9 +21,9 @@ use yggc::{
 use crate::{
     bad_input::refused,
     program::{success, yggc},
-    streaming::{loading, opened, written},
+    streaming::{opened, written},
     tiny_commands as tiny,
-    tiny_model::best_tier,
+    tiny_model::{best_tier, loading},
 };
 
 /// Layers whose matrices are several pages, in a format of which substitutes of all bits are smaller.

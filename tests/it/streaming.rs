@@ -13,7 +13,6 @@ use std::{
 use serde_json::Value;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
-    backend::Loading,
     engine::{Engine, LoadOptions, Loaded, Options},
     ir::Placed,
     model::{Model, synthetic::SyntheticSpec},
@@ -27,7 +26,7 @@ use yggc::{
 
 use crate::emulated_cuda::on_cuda;
 use crate::program::{failure, success, yggc};
-use crate::tiny_model::{Class, Dice, TinyModel, bits, is_cuda, session, tested_tiers};
+use crate::tiny_model::{Class, Dice, TinyModel, bits, is_cuda, loading, session, tested_tiers};
 
 /// Several layers of matrices of several pages: so some of them are streamed through a buffer that is smaller than
 /// they.
@@ -81,11 +80,6 @@ pub(crate) fn opened(path: &Path) -> Model {
     let place = KeptPlace { folder, least_bytes: usize::MAX, most_bytes: None, most_read_bytes: 0 };
     let model = Model::open(path).expect("a generated model opens");
     model.kept_in(place, |_| ()).expect("the system says how old it is")
-}
-
-/// What the model's engine loads it with.
-pub(crate) fn loading(model: &Model) -> Loading<'_> {
-    Loading { weights: &*model.weights, kept: model.kept.as_ref(), watch: &*model.watch }
 }
 
 fn build(model: &Model, class: Class, resident: Option<usize>) -> Result<Arc<ExecutableSet>, RuntimeError> {

@@ -10,7 +10,7 @@ use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat, cuda::packing::Layo
 /// Reproducible choices: a failing case is named by its seed.
 pub(crate) use ygg_profiler::Random as Dice;
 use yggc::{
-    backend::available_tiers,
+    backend::{Loading, available_tiers},
     model::{Model, synthetic::SyntheticSpec},
     runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions},
 };
@@ -120,9 +120,14 @@ impl TinyModel {
         let resident = self.resident;
         let options =
             SetOptions { tier, kv_format, activations, widths, model_context, threads: 1, resident };
-        let set = ExecutableSet::build(&self.model.graph, self.model.weights.as_ref(), &options);
+        let set = ExecutableSet::load(&self.model.graph, &loading(&self.model), &options);
         Arc::new(set.expect("a generated model compiles and loads"))
     }
+}
+
+/// What the model's engine loads it with.
+pub(crate) fn loading(model: &Model) -> Loading<'_> {
+    Loading { weights: &*model.weights, kept: model.kept.as_ref(), watch: &*model.watch }
 }
 
 /// Names a device whose tier is compared with the reference, instead of those of this processor: `cuda`.
