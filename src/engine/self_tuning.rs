@@ -32,8 +32,8 @@ impl Drafting {
     }
 }
 
-/// The drafter of `sub_plan` that leaves out `skipped` at first. Its tries write behind the rows that its steps use, and are counted by
-/// `times`.
+/// The drafter of `sub_plan` that leaves out `skipped` at first. Its tries write behind the rows that its steps use,
+/// and are counted by `times`.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if the model has too many sub-layers or not those that are skipped, or the search's settings are

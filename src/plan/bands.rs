@@ -11,7 +11,8 @@ use super::{
     check::{ensure, is_positive},
 };
 
-/// Decisions for requests of one temperature. Steps choose no depth above 0: depth predictors are trained on greedy requests.
+/// Decisions for requests of one temperature. Steps choose no depth above 0: depth predictors are trained on greedy
+/// requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     /// Temperature of the requests that were recorded.

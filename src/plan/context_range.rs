@@ -6,17 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{DepthChoice, Prediction, RowChoice, Unseen};
 
-/// Steps from a number of committed tokens on. Drafter, draft width, growth, schedule and rules are those of the sub-plan in all of its ranges.
-/// Behind longer contexts acceptance is taken to be what was recorded behind shorter ones.
+/// Steps from a number of committed tokens on. Drafter, draft width, growth, schedule and rules are those of the
+/// sub-plan in all of its ranges. Behind longer contexts acceptance is taken to be what was recorded behind shorter
+/// ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRange {
-    /// Committed tokens from which it holds, 0 of the first, up to where the next begins: half-way between those that the steps on both
-    /// sides were priced at.
+    /// Committed tokens from which it holds, 0 of the first, up to where the next begins: half-way between those that
+    /// the steps on both sides were priced at.
     pub from: u32,
-    /// Committed tokens at which its steps were priced: of the first range the mean of what was recorded, of others measured ones.
+    /// Committed tokens at which its steps were priced: of the first range the mean of what was recorded, of others
+    /// measured ones.
     pub context: u32,
-    /// Whether requests that leave the choice to the plan draft here, once the sub-plan is chosen: in the first range all but plain decoding
-    /// does, in others only where that is a gain beyond doubt or was asked for.
+    /// Whether requests that leave the choice to the plan draft here, once the sub-plan is chosen: in the first range
+    /// all but plain decoding does, in others only where that is a gain beyond doubt or was asked for.
     pub drafts: bool,
     /// Growths, Dd.
     pub depth: u32,

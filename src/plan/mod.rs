@@ -1,10 +1,10 @@
 //! The plan: the file that decides everything about speculation on one machine, and what it is made of.
 //!
-//! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]), how its trees grow
-//! ([`GrowthChoice`]), in which order the stages of a step run ([`Schedule`]), and for every range of contexts ([`ContextRange`]) how deep a
-//! step drafts ([`DepthChoice`]) and how many rows it verifies ([`RowChoice`]). Decoders step by that description itself. [`write()`] and
-//! [`read()`] move plans through checked files; a [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at
-//! hand.
+//! A [`Plan`] names for every band of temperatures ([`Band`]) a sub-plan ([`SubPlan`]): the drafter ([`DrafterKind`]),
+//! how its trees grow ([`GrowthChoice`]), in which order the stages of a step run ([`Schedule`]), and for every range
+//! of contexts ([`ContextRange`]) how deep a step drafts ([`DepthChoice`]) and how many rows it verifies
+//! ([`RowChoice`]). Decoders step by that description itself. [`write()`] and [`read()`] move plans through checked
+//! files; a [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at hand.
 //!
 //! Invariant: a [`Plan`] that was read or made is valid ([`Plan::validate`]). What is decided while decoding is in `policy`; how a
 //! plan is found is in `planner`, which a program that only decodes does not link.

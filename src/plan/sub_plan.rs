@@ -34,8 +34,8 @@ pub struct SubPlan {
 }
 
 impl SubPlan {
-    /// Steps of one shape behind every context, all of whose rows are verified, that nobody priced. Which drafter drafts them, if they
-    /// draft, is not said.
+    /// Steps of one shape behind every context, all of whose rows are verified, that nobody priced. Which drafter
+    /// drafts them, if they draft, is not said.
     pub fn unpriced(shape: Shape) -> Self {
         let Shape { depth, draft_width, verify_width } = shape;
         let range = ContextRange {
@@ -115,8 +115,8 @@ impl SubPlan {
         self.drafter == DrafterKind::None
     }
 
-    /// Checks what steps go by, priced or not: that the ranges ascend from 0 and choose by one rule, that their choices are whole, and that
-    /// the schedule admits them.
+    /// Checks what steps go by, priced or not: that the ranges ascend from 0 and choose by one rule, that their choices
+    /// are whole, and that the schedule admits them.
     ///
     /// # Errors
     /// [`PlanError::Invalid`] names the first thing that is wrong.

@@ -1,8 +1,9 @@
-//! How requests of one temperature are stepped: what a plan says of them, which never changes, and what changes from step to step.
+//! How requests of one temperature are stepped: what a plan says of them, which never changes, and what changes from
+//! step to step.
 //!
-//! A plan may draft otherwise for requests that accept less, and one decoder serves them all. A request goes by one band, chosen when it
-//! begins. Bands share the session and the storage of steps, which are as large as the largest of them needs. As a request grows, it goes
-//! through the context ranges of its band.
+//! A plan may draft otherwise for requests that accept less, and one decoder serves them all. A request goes by one
+//! band, chosen when it begins. Bands share the session and the storage of steps, which are as large as the largest of
+//! them needs. As a request grows, it goes through the context ranges of its band.
 
 use crate::{
     plan::{ContextRange, DepthChoice, DepthNetwork, DepthRule, PlanError, Shape, SubPlan, nearest},
@@ -243,8 +244,8 @@ impl BandState {
     }
 }
 
-/// The place of the band that a request goes by: of its own temperature, whatever its filters leave, but of 0 if they leave the best token
-/// alone.
+/// The place of the band that a request goes by: of its own temperature, whatever its filters leave, but of 0 if they
+/// leave the best token alone.
 pub(super) fn band_for(bands: &[BandState], sampling: &Sampling) -> usize {
     let is_best_only = sampling.is_greedy() || sampling.top_k == 1;
     let temperature = if is_best_only { 0.0 } else { sampling.temperature };

@@ -28,14 +28,14 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that steps requests of each temperature as one of `bands` says, which ascend in temperature from 0. Tokens are the same
-    /// whatever they say.
+    /// A decoder that steps requests of each temperature as one of `bands` says, which ascend in temperature from 0.
+    /// Tokens are the same whatever they say.
     ///
     /// # Errors
-    /// [`SpeculateError::Plan`] for temperatures that do not ascend, a sub-plan that contradicts itself, and one without its drafter or depth
-    /// network; [`SpeculateError::Shape`] if the session has no executable for a verify width or no room for a tree and its heads, or a depth
-    /// network is for a model of another width; [`SpeculateError::Schedule`] and [`SpeculateError::Device`] if a drafter or the device cannot
-    /// keep a schedule.
+    /// [`SpeculateError::Plan`] for temperatures that do not ascend, a sub-plan that contradicts itself, and one
+    /// without its drafter or depth network; [`SpeculateError::Shape`] if the session has no executable for a verify
+    /// width or no room for a tree and its heads, or a depth network is for a model of another width;
+    /// [`SpeculateError::Schedule`] and [`SpeculateError::Device`] if a drafter or the device cannot keep a schedule.
     pub fn new(mut session: Session, bands: Vec<BandSteps>) -> Result<Self, SpeculateError> {
         check_temperatures(bands.iter().map(|steps| steps.temperature))?;
         let bands = bands.into_iter().map(|steps| BandState::open(steps, &mut session));

@@ -1,4 +1,5 @@
-//! What the next step's depth is predicted from, before anything is drafted, so that all draft forwards follow without a decision.
+//! What the next step's depth is predicted from, before anything is drafted, so that all draft forwards follow without
+//! a decision.
 
 use crate::{policy::normalise, runtime::Session};
 

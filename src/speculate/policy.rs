@@ -1,4 +1,5 @@
-//! Whether steps draft and what they cost now: the state of a band's guard and of its corrected costs, which go on from range to range.
+//! Whether steps draft and what they cost now: the state of a band's guard and of its corrected costs, which go on from
+//! range to range.
 
 use crate::{
     plan::{ContextRange, GuardLimits},

@@ -106,15 +106,17 @@ fn a_width_that_no_executable_holds_is_refused() {
         .map(drop)
         .unwrap_err();
     says(&error, &["draft width", "at most 64", "65"]);
-    for found in [0, 65] {
+    let refused = |verify_width| {
+        let steps = BandSteps::unplanned(None, &StepShape { verify_width, ..SHAPE });
         let open = crate::tiny_model::session(set(), 32, 13, 1);
-        let error =
-            Decoder::new(open, vec![BandSteps::unplanned(None, &StepShape { verify_width: found, ..SHAPE })])
-                .map(drop)
-                .unwrap_err();
-        assert!(matches!(error, SpeculateError::Shape { what: "verify width", .. }), "{error:?}");
-        says(&error, &["1 to 64", &found.to_string()]);
-    }
+        Decoder::new(open, vec![steps]).map(drop).unwrap_err()
+    };
+    let error = refused(65);
+    assert!(matches!(error, SpeculateError::Shape { what: "verify width", .. }), "{error:?}");
+    says(&error, &["1 to 64", "65"]);
+    let error = refused(0);
+    assert!(matches!(error, SpeculateError::Plan(_)), "{error:?}");
+    says(&error, &["widths that ascend from 1 or more", "width: 0"]);
 }
 
 #[test]

@@ -204,8 +204,8 @@ pub(crate) fn prompt() -> Vec<u32> {
 /// Committed tokens from which the counted steps are in another range, like the first.
 pub(crate) const FURTHER: u32 = 75;
 
-/// Steps that are told how deep to draft and choose their rows by calibrated values, under a guard that lets everything pass, within
-/// both of their ranges.
+/// Steps that are told how deep to draft and choose their rows by calibrated values, under a guard that lets everything
+/// pass, within both of their ranges.
 pub(crate) fn planned(drafter: Box<dyn Drafter>, set: &ExecutableSet, schedule: Schedule) -> BandSteps {
     let mut steps = BandSteps::unplanned(Some(drafter), &SHAPE);
     (steps.is_guarded, steps.is_corrected) = (true, true);

@@ -44,7 +44,8 @@ struct Bar {
     colour: RGBColor,
 }
 
-/// Adds a figure of the predicted step of a sub-plan: stages in a row, each as long as the time that it adds to the step, and what is read meanwhile.
+/// Adds a figure of the predicted step of a sub-plan: stages in a row, each as long as the time that it adds to the
+/// step, and what is read meanwhile.
 ///
 /// # Errors
 /// [`Failure::Internal`] if it cannot be drawn.

@@ -6,8 +6,9 @@ use crate::{
     planner::TimeSpan,
 };
 
-/// The times within the step of a sub-plan in which weights are read (derived), its stages being one behind the other: until the staging buffer is
-/// full, and from the verifier's first streamed matrix on. None where no reading was measured.
+/// The times within the step of a sub-plan in which weights are read (derived), its stages being one behind the other:
+/// until the staging buffer is full, and from the verifier's first streamed matrix on. None where no reading was
+/// measured.
 pub fn reads(plan: &Plan, sub_plan: &SubPlan) -> Vec<TimeSpan> {
     let ContextRange { context, predicted, row_choice, .. } = sub_plan.first();
     let at = |stage, width| plan.table.latency_us(&stage, width, *context).ok();

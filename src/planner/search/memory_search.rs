@@ -20,7 +20,7 @@ use crate::planner::{
 
 /// Makes the plan of a profile whose weights are streamed within a budget of memory, as [`make_plan_watched`] does for the division of memory
 /// that was measured. Times at other divisions are derived from the measured ones; the plan says which division it is for
-/// ([`Plan::memory`]), and is bound to it.
+/// ([`Header::memory`](crate::plan::Header::memory)), and is bound to it.
 ///
 /// # Errors
 /// [`SearchError::Budget`] and [`SearchError::Fits`] for a budget that is too small, or needs no streaming, [`SearchError::Division`] for a

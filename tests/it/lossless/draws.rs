@@ -108,17 +108,21 @@ pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
         let by_depth = vec![vec![knot(0.0, share / 2.0), knot(0.3, share)], vec![knot(0.0, share / 2.0)]];
         Calibration { by_depth, fitted_nodes: 1, held_out: None }
     });
-    let is_guarded = dice.chance(60);
-    let predicted = Prediction {
-        aal: 1.0 + dice.below(20) as f64 / 10.0,
-        step_us: 100.0,
-        ar_tpot_us: 50.0 + dice.below(50) as f64,
-        ..Prediction::UNPRICED
-    };
-    let limits = GuardLimits { may_lose: (1 + dice.below(40)) as f64 / 10.0, resume: dice.below(2) as f64 };
+    let guarded = dice.chance(60).then(|| {
+        let (aal, ar_tpot_us) = (1.0 + dice.below(20) as f64 / 10.0, 50.0 + dice.below(50) as f64);
+        let predicted = Prediction { aal, step_us: 100.0, ar_tpot_us, ..Prediction::UNPRICED };
+        let may_lose = (1 + dice.below(40)) as f64 / 10.0;
+        (predicted, GuardLimits { may_lose, resume: dice.below(2) as f64 })
+    });
     let rate = 0.02 / (1 + dice.below(4)) as f64;
     let row_choice = RowChoice { rule, widths, rate, calibration };
-    Policy { row_choice, predicted, limits, is_guarded, is_corrected: dice.chance(50) }
+    let corrected = dice
+        .chance(50)
+        .then(|| Prediction { ar_tpot_us: 40.0 + dice.below(40) as f64, ..Prediction::UNPRICED });
+    let (is_guarded, is_corrected) = (guarded.is_some(), corrected.is_some());
+    let unguarded = (corrected.unwrap_or(Prediction::UNPRICED), GuardLimits::DEFAULT);
+    let (predicted, limits) = guarded.unwrap_or(unguarded);
+    Policy { row_choice, predicted, limits, is_guarded, is_corrected }
 }
 
 /// From one token to all of the vocabulary.

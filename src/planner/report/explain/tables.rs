@@ -70,8 +70,8 @@ fn priced_cells(priced: &PricedShape) -> Vec<String> {
     row
 }
 
-/// The best `most` priced shapes of a band, and the row of the chosen one if it is among them. Of neighbours that differ in Dd, Wd or Wv alone the first
-/// is shown, with the number of the others.
+/// The best `most` priced shapes of a band, and the row of the chosen one if it is among them. Of neighbours that
+/// differ in Dd, Wd or Wv alone the first is shown, with the number of the others.
 pub fn alternatives(band: &Band, most: usize) -> (Table, Option<usize>) {
     let (chosen, mut chosen_row) = (band.chosen().priced(), None);
     let mut rows: Vec<(Vec<String>, usize)> = Vec::new();
