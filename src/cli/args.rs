@@ -540,8 +540,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SkipArgs {
     /// What drafter swift optimises when it chooses the layers to leave out
-    #[arg(long, value_name = "O", value_parser = names::skip_objective(), default_value = "matchness",
-          help_heading = "Drafting")]
+    #[arg(long, value_name = "O", value_parser = names::skip_objective(), default_value = "matchness", help_heading = "Drafting")]
     pub(crate) skip_objective: SkipObjective,
     /// Shape of the drafts of drafter swift
     #[arg(long, value_name = "G", value_parser = names::draft_growth(), default_value = "equal", help_heading = "Drafting")]

@@ -80,7 +80,7 @@ pub struct Report {
     pub stages: Vec<StageReport>,
 }
 
-/// What the engine knows of a band beside what its decoder steps by.
+/// What the engine knows of a band, apart from what its decoder steps by.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Background {
     /// Where the plan came from, if there is one.
@@ -101,7 +101,7 @@ impl Report {
         };
         let off_here = || {
             let ContextRange { from, drafts, .. } = range;
-            (!drafts).then(|| format!("the plan expects no gain of drafting behind {from} tokens"))
+            (!drafts).then(|| format!("the plan expects no gain of drafting after {from} tokens"))
         };
         let prediction =
             Some(&range.predicted).filter(|_| *is_predicted && (range.drafts || sub_plan.is_plain()));
@@ -161,7 +161,7 @@ impl Report {
 /// The name under which a request of a sub-plan reports the time of a planned stage.
 fn stage_name(stage: &Stage, sub_plan: &SubPlan) -> &'static str {
     match (stage, stage.worker()) {
-        // Forwards and growths are waited for with the verification behind them.
+        // Forwards and growths are waited for with the verification after them.
         (Stage::FirstGrowth(_) | Stage::NextGrowth(_), _) if sub_plan.schedule.prunes_on_device() => "verify",
         (_, Worker::Verifier) => "verify",
         (_, Worker::Drafter) => "draft",

@@ -32,7 +32,7 @@ impl Drafting {
     }
 }
 
-/// The drafter of `sub_plan` that leaves out `skipped` at first. Its tries write behind the rows that its steps use,
+/// The drafter of `sub_plan` that leaves out `skipped` at first. Its tries write after the rows that its steps use,
 /// and are counted by `times`.
 ///
 /// # Errors

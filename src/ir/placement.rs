@@ -56,7 +56,7 @@ pub struct PackedSizes {
     pub product: fn(WeightFormat, usize, usize) -> usize,
     /// Of a matrix whose rows are embedded, where it lies apart from the same one in products.
     pub rows: Option<fn(WeightFormat, usize, usize) -> usize>,
-    /// Of so many numbers behind each other.
+    /// Of so many numbers one after the other.
     pub vector: fn(usize) -> usize,
 }
 

@@ -9,7 +9,7 @@ pub type PackedDigest = [u8; 32];
 /// Bytes that were kept, the same ones as long as this lives; the first is aligned to [`KEPT_ALIGNMENT`].
 pub type KeptBytes = Arc<dyn AsRef<[u8]> + Send + Sync + RefUnwindSafe>;
 
-/// Where parts of kept weights begin: multiples of this, one behind the other.
+/// Where parts of kept weights begin: multiples of this, one after the other.
 pub const KEPT_ALIGNMENT: usize = 64;
 
 /// Takes bytes of a part, in order.

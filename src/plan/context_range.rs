@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{DepthChoice, Prediction, RowChoice, Unseen};
 
 /// Steps from a number of committed tokens on. Drafter, draft width, growth, schedule and rules are those of the
-/// sub-plan in all of its ranges. Behind longer contexts acceptance is taken to be what was recorded behind shorter
+/// sub-plan in all of its ranges. At longer contexts acceptance is taken to be what was recorded at shorter
 /// ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRange {

@@ -34,7 +34,7 @@ pub struct SubPlan {
 }
 
 impl SubPlan {
-    /// Steps of one shape behind every context, all of whose rows are verified, that nobody priced. Which drafter
+    /// Steps of one shape at every context, all of whose rows are verified, that nobody priced. Which drafter
     /// drafts them, if they draft, is not said.
     pub fn unpriced(shape: Shape) -> Self {
         let Shape { depth, draft_width, verify_width } = shape;
@@ -128,7 +128,7 @@ impl SubPlan {
         ensure(
             ascends,
             "context ranges",
-            "ones that begin at 0 and behind what the one before was priced at",
+            "ones that begin at 0 and after what the one before was priced at",
             || format!("{:?}", starts().collect::<Vec<_>>()),
         )?;
         for ContextRange { depth, depth_choice, row_choice, .. } in ranges {
@@ -186,7 +186,7 @@ impl SubPlan {
         if is_plain {
             let show = || format!("{shape:?} and {} ranges", ranges.len());
             let is_one = shape == Shape::PLAIN && ranges.len() == 1;
-            ensure(is_one, "shape of plain decoding", "Dd 0, Wd 0, Wv 1 behind any context", show)?;
+            ensure(is_one, "shape of plain decoding", "Dd 0, Wd 0, Wv 1 at any context", show)?;
         } else {
             let measured = table.has_stage(&Stage::Draft(name.clone()));
             ensure(measured, "drafter", "one the latency table measured", || name.to_string())?;

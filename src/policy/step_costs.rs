@@ -50,7 +50,7 @@ impl StepCosts {
         StepCosts { plain_us, plain: 1.0, beyond: 1.0, further: 0.0, plain_in_a_row: 0, since_plain: 0 }
     }
 
-    /// Goes on with the same corrections behind another context, where a plain step was planned to take `plain_us`.
+    /// Goes on with the same corrections at another context, where a plain step was planned to take `plain_us`.
     pub fn go_on_at(&mut self, plain_us: f64) {
         self.plain_us = plain_us;
     }

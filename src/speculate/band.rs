@@ -163,7 +163,7 @@ impl BandState {
         self.enter(0);
     }
 
-    /// Goes to the range of a step behind `committed` tokens. Allocates nothing.
+    /// Goes to the range of a step after `committed` tokens. Allocates nothing.
     pub(super) fn enter(&mut self, committed: usize) {
         let ranges = &self.steps.sub_plan.ranges;
         let to = ranges.partition_point(|range| range.from as usize <= committed) - 1;

@@ -62,7 +62,7 @@ pub(super) fn step(page: &mut Page, plan: &Plan, sub_plan: &SubPlan) -> Result<(
     Ok(())
 }
 
-/// Stages that take a notable share of the step in their order, the others together behind them, then what is read.
+/// Stages that take a notable share of the step in their order, the others together after them, then what is read.
 fn bars(plan: &Plan, sub_plan: &SubPlan) -> Vec<Bar> {
     let (stages, others, others_us) = notable_stages(sub_plan);
     let mut bars = Vec::new();

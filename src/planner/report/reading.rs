@@ -6,7 +6,7 @@ use crate::{
     planner::TimeSpan,
 };
 
-/// The times within the step of a sub-plan in which weights are read (derived), its stages being one behind the other:
+/// The times within the step of a sub-plan in which weights are read (derived), its stages being one after the other:
 /// until the staging buffer is full, and from the verifier's first streamed matrix on. None where no reading was
 /// measured.
 pub fn reads(plan: &Plan, sub_plan: &SubPlan) -> Vec<TimeSpan> {

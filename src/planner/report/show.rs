@@ -108,7 +108,7 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
             "predicted",
             &[
                 format!(
-                    "{:.2}x on the recorded prompts, behind {context} tokens in the mean",
+                    "{:.2}x on the recorded prompts, after {context} tokens in the mean",
                     predicted.speedup
                 ),
                 format!("{:.2} tokens in a step of {}", predicted.aal, ms(predicted.step_us)),

@@ -29,7 +29,7 @@ fn bar(spans: &[TimeSpan], step_us: f64) -> String {
     columns.iter().collect::<String>().trim_end().to_owned()
 }
 
-/// A line for every stage of the step of a sub-plan that takes notable time, one behind the other, and for what is read
+/// A line for every stage of the step of a sub-plan that takes notable time, one after the other, and for what is read
 /// meanwhile.
 pub(super) fn write_step(out: &mut String, plan: &Plan, sub_plan: &SubPlan) -> fmt::Result {
     let (stages, others, others_us) = notable_stages(sub_plan);

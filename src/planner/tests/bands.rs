@@ -236,7 +236,7 @@ fn what_differs_at_a_temperature_is_told() {
         ("left out", |bands| {
             bands[1].left_out.push(LeftOut { name: name("ngram"), lacks: "recorded steps".to_owned() });
         }),
-        ("steps behind acceptance", |bands| bands[1].by_drafter[1].acceptance.steps += 1),
+        ("steps recorded", |bands| bands[1].by_drafter[1].acceptance.steps += 1),
         ("shapes priced", |bands| bands[1].alternatives.truncate(3)),
         ("prices of shapes", |bands| bands[1].alternatives[0].step_us += 1e-9),
     ];

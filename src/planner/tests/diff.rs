@@ -105,7 +105,7 @@ fn every_field_is_compared() {
         }),
         ("accepted to depth", |p| p.bands[0].by_drafter[1].acceptance.by_depth[0] += 1e-9),
         ("accepted candidate", |p| p.bands[0].by_drafter[1].acceptance.by_rank[0] += 1e-9),
-        ("steps behind acceptance", |p| p.bands[0].by_drafter[1].acceptance.steps += 1),
+        ("steps recorded", |p| p.bands[0].by_drafter[1].acceptance.steps += 1),
         ("linears tuned", |p| {
             let shape = TunedShape { kernel: "linear".to_owned(), outputs: 8, columns: 8, rows: 1 };
             let tuning = "rows=8".to_owned();

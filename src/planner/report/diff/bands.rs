@@ -30,7 +30,7 @@ pub(super) fn changes(a: &[Band], b: &[Band]) -> Vec<BandDiff> {
     diffs.filter(|diff| !diff.facts.is_empty() || !diff.drafters.is_empty()).collect()
 }
 
-/// In what the decisions of two bands differ beside those of each drafter.
+/// In what the decisions of two bands differ, apart from those of each drafter.
 pub(super) fn facts(a: &Band, b: &Band) -> Vec<Change> {
     let Band { temperature: _, by_drafter: _, chosen_index: _, alternatives, refused, left_out } = a;
     let changes = [

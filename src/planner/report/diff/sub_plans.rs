@@ -96,7 +96,7 @@ fn details(a: &SubPlan, b: &SubPlan) -> Vec<Change> {
             let GuardLimits { may_lose, resume } = guard;
             format!("{may_lose:.1}, {resume:.2} to resume")
         }),
-        Change::of("behind longer contexts", &ranges[1..], &b.ranges[1..], |ranges| {
+        Change::of("at longer contexts", &ranges[1..], &b.ranges[1..], |ranges| {
             list(ranges.iter().map(describe_range))
         }),
         Change::of("steps recorded", steps, &b.acceptance.steps, u64::to_string),
