@@ -291,7 +291,7 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         ("suffix: this model has no tokens", json!({"prompt": "a", "suffix": "b"})),
         ("best_of", json!({"prompt": "a", "best_of": 3})),
         ("token", json!({"prompt": [4_000_000]})),
-        ("no such request", json!({"messages": []})),
+        ("found no field `prompt`", json!({"messages": []})),
     ] {
         let refused = server.post("/v1/completions", &body);
         assert_eq!(refused.status, 400, "{body}: {refused:?}");
