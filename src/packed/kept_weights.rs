@@ -81,10 +81,15 @@ impl KeptWeights {
         if sizes.iter().sum::<usize>() < self.place.least_bytes {
             return;
         }
-        let note = self.try_keep(packing, sizes, pack);
-        (self.notify)(
-            note.unwrap_or_else(|error| PackedNote::Refused(self.place.folder.clone(), error.to_string())),
-        );
+        let kept = self.lock().and_then(|lock| match lock.try_lock() {
+            Ok(()) => self.keep_alone(packing, sizes, pack),
+            Err(TryLockError::WouldBlock) => {
+                Ok(PackedNote::Later("another process is keeping packed weights"))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        let refused = |error: io::Error| PackedNote::Refused(self.place.folder.clone(), error.to_string());
+        (self.notify)(kept.unwrap_or_else(refused));
     }
 
     /// The file that keeps what has this digest, made of parts of these sizes if there is none yet.
@@ -183,23 +188,6 @@ impl KeptWeights {
     fn lock(&self) -> io::Result<File> {
         fs::create_dir_all(&self.place.folder)?;
         OpenOptions::new().create(true).truncate(false).write(true).open(self.place.folder.join("lock"))
-    }
-
-    /// Stores the weights unless another process is storing some.
-    fn try_keep(
-        &self,
-        packing: &PackedDigest,
-        sizes: &[usize],
-        pack: &mut PackPart<'_>,
-    ) -> io::Result<PackedNote> {
-        let lock = self.lock()?;
-        match lock.try_lock() {
-            Ok(()) => self.keep_alone(packing, sizes, pack),
-            Err(TryLockError::WouldBlock) => {
-                Ok(PackedNote::Later("another process is keeping packed weights"))
-            }
-            Err(TryLockError::Error(error)) => Err(error),
-        }
     }
 
     /// Stores the weights. The caller holds the lock.

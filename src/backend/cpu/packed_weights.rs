@@ -329,9 +329,8 @@ fn stream(
         unsafe { packing.staged(&memory, Streamer::start_of(unit, place)) }
     };
     let packed = packings.into_iter().enumerate().map(matrix).collect();
-    let staging_bytes = staging.bytes;
     let streamer = Arc::new(Streamer::new(file, &units, &staging, memory)?);
-    Ok((packed, Streamed { units: unit_of, streamer, staging_bytes }))
+    Ok((packed, Streamed { units: unit_of, streamer, staging_bytes: staging.bytes }))
 }
 
 /// Matrices where they were kept, as [`KeptWeights::keep`] says.
