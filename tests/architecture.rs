@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("sample", &[]),
     ("tree", &[]),
     ("text", &["storage"]),
-    ("grammar", &["storage", "text"]),
+    ("grammar", &["text"]),
     ("packed", &["storage"]),
     ("model", &["ir", "storage", "packed"]),
     ("compile", &["ir"]),

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::Path, time::Duration};
 use yggc::{
     engine::{DrafterChoice, Options},
     model::Model,
+    storage::share_heap,
 };
 
 use crate::{
@@ -26,6 +27,7 @@ const STREAMED_REFINED_AFTER: usize = 60;
 
 /// Runs `yggc serve`.
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
+    share_heap();
     let key = key(args, cache)?;
     let machine = Machine::new(&args.device)?.within_memory(args.memory.memory, args.context.context)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;

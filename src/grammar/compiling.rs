@@ -17,7 +17,6 @@ use std::{
 };
 
 use super::GrammarError;
-use crate::storage::give_back_freed;
 
 /// Stack of a thread that compiles: address space, of which only what is used becomes memory. The most objects that a
 /// schema may have, one within the other, take half of it.
@@ -90,8 +89,6 @@ pub(super) fn run<T: Send + 'static>(
     let builder = thread::Builder::new().name("yggc-grammar".to_owned()).stack_size(STACK_BYTES);
     let spawned = builder.spawn(move || {
         let done = work();
-        // Compiling takes tens of megabytes for a moment, each time on another thread.
-        give_back_freed();
         // Given back first: whoever has the result may ask for the next.
         drop(place);
         // Whoever waited may have left.
