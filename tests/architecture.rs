@@ -31,15 +31,18 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("compile", &["ir"]),
     ("backend", &["ir", "packed"]),
     ("runtime", &["ir", "compile", "backend"]),
-    ("plan", &["tree", "storage"]),
+    ("plan", &["tree", "sample", "storage"]),
     ("policy", &["tree", "plan", "storage"]),
     ("speculate", &["runtime", "tree", "plan", "policy", "sample", "grammar", "storage"]),
     (
         "engine",
         &["model", "backend", "runtime", "tree", "plan", "policy", "speculate", "sample", "text", "grammar"],
     ),
-    ("planner", &["tree", "plan", "policy", "speculate", "engine"]),
-    ("measure", &["storage", "engine", "runtime", "tree", "speculate", "plan", "policy", "planner"]),
+    ("planner", &["tree", "sample", "plan", "policy", "speculate", "engine"]),
+    (
+        "measure",
+        &["storage", "engine", "runtime", "tree", "speculate", "sample", "plan", "policy", "planner"],
+    ),
     ("verify", &["ir", "model", "backend", "runtime", "engine", "plan", "sample", "measure"]),
     // These see the library from outside, as `yggc::`: two belong to the program, the others are packages of their own.
     ("serve", &[]),

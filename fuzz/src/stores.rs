@@ -70,7 +70,7 @@ fn look(store: &CorpusStore, file: &[u8]) {
             }
         }
         tree.reset(text[end - 1]);
-        retrieval.propose(text, &ProposalLimits { depth: 6, width: 3, nodes: 16 }, &mut tree);
+        retrieval.propose(text, &ProposalLimits { depth: 6, width: 3, nodes: 16 }, None, &mut tree);
         assert!(tree.nodes().skip(1).all(|node| tree.token(node) < store.vocabulary()));
     }
 }

@@ -15,6 +15,7 @@ use ygg_kernels::{
     RowsMut, Scoring, Tails, Tier, WeightFormat,
     candidates::{candidate_columns, ranges},
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, TILE, attention_scratch_bytes},
+    noise::NoiseKey,
 };
 
 /// A small MLP, which has few enough bytes to stay in a cache: `D`, whole blocks of every format, and `F`.
@@ -195,6 +196,25 @@ fn candidates(criterion: &mut Criterion) {
     }
 }
 
+/// Draws from a row: a position after another, since what is looked at depends on the noise.
+fn race(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("race");
+    for (vocabulary, spread) in [(49_152, 8.0), (151_936, 8.0), (151_936, 0.1)] {
+        let row: Vec<f32> = values(vocabulary).iter().map(|x| spread * x).collect();
+        group.throughput(Throughput::Elements(vocabulary as u64));
+        for kernels in tiers() {
+            let id = BenchmarkId::new(format!("{} spread {spread}", kernels.tier()), vocabulary);
+            group.bench_function(id, |bencher| {
+                let mut place = 0_u32;
+                bencher.iter(|| {
+                    place = place.wrapping_add(0x9E37_79B9);
+                    kernels.race(black_box(&row), 1.0, NoiseKey([place, !place, 1, 2]), |_| true)
+                });
+            });
+        }
+    }
+}
+
 fn rms_norm(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rms_norm");
     let gain = values(COLUMNS);
@@ -213,5 +233,5 @@ fn rms_norm(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, linear, packing, attention, candidates, rms_norm);
+criterion_group!(benches, linear, packing, attention, candidates, race, rms_norm);
 criterion_main!(benches);

@@ -7,6 +7,7 @@
 //! | [`kv`] | views of what a layer keeps of every slot, and of the rows' ancestors in it |
 //! | [`rope`] | rotary tables, shared by every implementation |
 //! | [`candidates`] | what is kept of a row of logits, to the last bit |
+//! | [`noise`] | what tokens are drawn by, to the last bit |
 //! | [`id`] | names of kernels and their numeric classes |
 //! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
 //! | [`cuda`] | source and parameters of the kernels in `kernels/cuda`, and weights as they read them |
@@ -27,6 +28,7 @@ pub mod cuda;
 pub mod format;
 pub mod id;
 pub mod kv;
+pub mod noise;
 mod nonlinearity;
 pub mod reference;
 pub mod rope;

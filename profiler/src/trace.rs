@@ -93,6 +93,8 @@ pub struct TokenTrace {
     pub kind: String,
     /// Temperature of the request.
     pub temperature: f32,
+    /// Its seed.
+    pub seed: u64,
     /// Prompt tokens, not empty.
     pub prompt: Vec<u32>,
     /// What the verifier answered.

@@ -21,6 +21,7 @@ use crate::{
     engine::{Error, Loaded},
     plan::DrafterKind,
     runtime::Session,
+    sample::{Coupling, Sampling},
     speculate::{self, Budget, Drafter, Stats, StepShape, TraceObserver, depth_features, make_drafter},
     tree::{NodeId, TokenTree},
 };
@@ -78,6 +79,8 @@ struct Drafting {
     drafter: Box<dyn Drafter>,
     tree: TokenTree,
     depth: usize,
+    /// The noise that decided the answer, if any did.
+    coupling: Option<Coupling>,
     /// Whether places of a text may be come to from its end: drafters with a cache of their own read a text forwards. A text is read in few forwards
     /// then, where weights are streamed each a reading.
     rewinds: bool,
@@ -103,7 +106,7 @@ pub(super) fn redraft(
     let drafter = make_drafter(kind, &shape, &session)?.expect("a drafter that runs a model");
     let tree = TokenTree::with_capacity(shape.tree_nodes());
     let rewinds = !kind.keeps_a_cache();
-    let mut drafting = Drafting { session, drafter, tree, depth: shape.depth, rewinds };
+    let mut drafting = Drafting { session, drafter, tree, depth: shape.depth, coupling: None, rewinds };
     let (mut prompts, mut features, mut recorded) = (Vec::new(), Vec::new(), 0);
     let places = (options.most_steps / answers.len().max(1)).clamp(*PLACES.start(), *PLACES.end());
     let start = Instant::now();
@@ -158,12 +161,13 @@ impl Drafting {
     /// Steps of one answer at so many `places`, after its token number `first` and those that follow, as far as it tells how they end.
     fn answer(
         &mut self,
-        TokenTrace { kind: _, temperature: _, prompt, output }: &TokenTrace,
+        TokenTrace { kind: _, temperature, seed, prompt, output }: &TokenTrace,
         (first, places): (usize, usize),
         ends: &[u32],
         is_over: impl Fn() -> bool,
     ) -> Result<RecordedAnswer, Error> {
         let text = [&prompt[..], output].concat();
+        self.coupling = Coupling::of(Sampling { temperature: *temperature, seed: *seed, ..Sampling::GREEDY });
         // Tokens known to the first step: all but the last of them are committed.
         let first = prompt.len() + first + 1;
         let end = text.len().min((self.session.context() + 1).saturating_sub(self.depth)).min(first + places);
@@ -250,6 +254,7 @@ impl Drafting {
             history,
             depth: self.depth,
             rows: usize::MAX,
+            coupling: self.coupling,
             stats: &mut Stats::default(),
             observer: Some(&mut recorder),
         };

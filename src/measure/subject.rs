@@ -438,6 +438,7 @@ impl StepSubject {
             history: &self.history[..=context],
             depth: shape.depth,
             rows: shape.verify_width,
+            coupling: None,
             stats: &mut stats,
             observer: None,
         };

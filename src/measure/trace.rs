@@ -30,6 +30,11 @@ fn answer_tokens(wanted: usize, first: Duration, fewest: u32, budget: Duration) 
     if first.saturating_mul(fewest) > budget { wanted.div_ceil(2) } else { wanted }
 }
 
+/// The seed of the prompt at a place.
+fn seed_of(place: usize) -> u64 {
+    place as u64
+}
+
 /// Answers the prompts as plain decoding does, in order, until the time is over.
 ///
 /// # Errors
@@ -66,7 +71,13 @@ pub(super) fn record_requests(
         }
         output.truncate(longest_answer);
         let kind = prompt.kind.clone();
-        requests.push(TokenTrace { kind, temperature: options.temperature, prompt: ids, output });
+        requests.push(TokenTrace {
+            kind,
+            temperature: options.temperature,
+            seed: seed_of(i),
+            prompt: ids,
+            output,
+        });
         progress(i + 1, prompts.len());
     }
     if requests.is_empty() && start.elapsed() > options.budget {
@@ -124,7 +135,8 @@ impl<'a> Answerer<'a> {
     ) -> Result<Option<Vec<u32>>, Error> {
         let Self { loaded, options, decoder, shape, context, .. } = self;
         let ends = loaded.end_ids();
-        let sampling = Sampling { temperature: options.temperature, seed: place as u64, ..Sampling::GREEDY };
+        let sampling =
+            Sampling { temperature: options.temperature, seed: seed_of(place), ..Sampling::GREEDY };
         let begin = Begin { is_cancelled: is_over, ..Begin::new(ids, sampling) };
         let Some(mut last) = decoder.begin(&begin)? else { return Ok(None) };
         let (mut steps, mut features): (Vec<StepTrace>, Vec<Vec<f32>>) = (Vec::new(), Vec::new());

@@ -158,7 +158,7 @@ impl Plan {
             ensure(is_one, "context", "one at which all drafters are compared", || {
                 format!("{context} of {name}")
             })?;
-            let is_said = is_greedy || !schedule.walks_on_device();
+            let is_said = is_greedy || schedule.admits_draws();
             ensure(is_said, "schedule of requests that are not greedy", "walks by the host", || {
                 schedule.to_string()
             })?;

@@ -1,5 +1,5 @@
 //! Proposals of drafters that need no model: how large they may be, and what makes them.
-use crate::tree::TokenTree;
+use crate::{sample::Coupling, tree::TokenTree};
 
 /// A drafter that is a pure function of the committed tokens, and of the requests before them if it remembers any.
 pub trait ReplayDrafter: std::fmt::Debug + Send {
@@ -9,8 +9,15 @@ pub trait ReplayDrafter: std::fmt::Debug + Send {
     /// Another request begins with these tokens.
     fn begin(&mut self, _history: &[u32]) {}
 
-    /// Adds a proposal to `tree`, whose root carries the last token of `history`.
-    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree);
+    /// Adds a proposal to `tree`, whose root carries the last token of `history`; `coupling` is the noise that decides
+    /// the request's tokens, if any does.
+    fn propose(
+        &mut self,
+        history: &[u32],
+        limits: &ProposalLimits,
+        coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    );
 }
 
 /// How large a proposal may be.

@@ -64,6 +64,11 @@ impl Schedule {
         }
     }
 
+    /// Whether requests above temperature 0 can be stepped like that: the device ranks and walks without their noise.
+    pub const fn admits_draws(self) -> bool {
+        !self.walks_on_device() && !self.drafts_in_one_launch()
+    }
+
     /// Whether the device chooses by itself which nodes are verified: the best, as many as the shape says.
     pub const fn prunes_on_device(self) -> bool {
         match self {

@@ -9,13 +9,15 @@
 //! * [`Sampler`]: temperature, top-k, top-p, min-p, then one keyed draw
 //! * [`argmax`]: greedy decoding, lowest id on ties
 //! * [`Candidate`]: a continuation and its log-probability, for tree growth
+//! * [`Coupling`]: candidates in the order in which the noise of a request will choose among them
 //! * [`LogNormaliser`]: log-probabilities to report
-//! * [`uniform`], [`philox4x32_10`]: the counter-based generator
+//! * [`noise_key`], [`philox4x32_10`]: the counter-based generator
 
 #![forbid(unsafe_code)]
 
 mod adjustment;
 mod candidate;
+mod coupling;
 mod exp;
 mod log_prob;
 mod parameter;
@@ -26,9 +28,10 @@ mod sampling;
 
 pub use adjustment::{Adjuster, Adjustment};
 pub use candidate::Candidate;
+pub use coupling::Coupling;
 pub use log_prob::LogNormaliser;
 pub use parameter::{Parameter, Values};
-pub use philox::{philox4x32_10, uniform};
+pub use philox::{noise_key, philox4x32_10};
 pub use rank::{argmax, top};
 pub use sampler::Sampler;
 pub use sampling::{SampleError, Sampling};

@@ -3,6 +3,8 @@
 //! Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (SC'11), section 3.3.
 //! <https://doi.org/10.1145/2063384.2063405>
 
+use ygg_kernels::noise::NoiseKey;
+
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Added to the key after each round: the golden ratio and sqrt(3) - 1.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -22,12 +24,10 @@ pub const fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// The draw of one output position: uniform in `[0, 1)`, a multiple of 2^-53.
-pub const fn uniform(seed: u64, position: u64) -> f64 {
-    let words =
-        philox4x32_10([position as u32, (position >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32]);
-    let bits = (words[0] as u64) << 32 | words[1] as u64;
-    (bits >> 11) as f64 / (1_u64 << 53) as f64
+/// The key of the noise at a place of a text, which is drawn by: a block for each seed and place.
+pub const fn noise_key(seed: u64, place: u64) -> NoiseKey {
+    let counter = [place as u32, (place >> 32) as u32, 0, 0];
+    NoiseKey(philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]))
 }
 
 #[cfg(test)]
@@ -52,25 +52,9 @@ mod tests {
     }
 
     #[test]
-    fn uniform_is_the_first_53_bits_of_the_block() {
-        let bits = 0x6627_e8d5_e169_c58d_u64 >> 11;
-        assert_eq!(uniform(0, 0), bits as f64 * 2f64.powi(-53));
+    fn every_seed_and_place_has_a_block_of_its_own() {
+        assert_eq!(noise_key(0, 0), NoiseKey([0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]));
         let wide = philox4x32_10([1, 2, 0, 0], [3, 4]);
-        let bits = (u64::from(wide[0]) << 32 | u64::from(wide[1])) >> 11;
-        assert_eq!(uniform(4 << 32 | 3, 2 << 32 | 1), bits as f64 * 2f64.powi(-53));
-    }
-
-    #[test]
-    fn draws_stay_in_range_and_have_the_moments_of_a_uniform() {
-        let n = 50_000;
-        let draws: Vec<f64> = (0..n).map(|i| uniform(11, i)).collect();
-        assert!(draws.iter().all(|u| (0.0..1.0).contains(u)));
-        let mean = draws.iter().sum::<f64>() / n as f64;
-        let square = draws.iter().map(|u| u * u).sum::<f64>() / n as f64;
-        let lagged = draws.windows(2).map(|w| w[0] * w[1]).sum::<f64>() / (n - 1) as f64;
-        // Four standard deviations of each mean.
-        assert!((mean - 0.5).abs() < 0.0052, "{mean}");
-        assert!((square - 1.0 / 3.0).abs() < 0.0054, "{square}");
-        assert!((lagged - 0.25).abs() < 0.0052, "{lagged}");
+        assert_eq!(noise_key(4 << 32 | 3, 2 << 32 | 1), NoiseKey(wide));
     }
 }

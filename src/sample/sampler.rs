@@ -8,15 +8,22 @@
 //! 3. *Top-p.* The shortest prefix of the survivors in rank order whose weight is at least `top_p` times theirs; the
 //!    whole is summed in id order, the prefix in rank order.
 //! 4. *Min-p.* Survivors with `w >= min_p`.
-//! 5. *Draw.* The first survivor in id order at which the running sum of weights exceeds `u * total`.
+//! 5. *Draw.* The survivor with the largest `(logit - max) / temperature + g`, the lowest id of equals, where `g` is the
+//!    Gumbel noise of seed, position and token ([`ygg_kernels::noise`]): a draw with the probabilities that the weights
+//!    have (Gumbel-max), and one that a drafter can foresee.
 //!
 //! All sums are sequential f64. The tests hold the code below to a version that sorts the whole vocabulary.
+
+use ygg_kernels::{
+    cpu::Kernels,
+    noise::{Leader, score},
+};
 
 use super::{
     Candidate, SampleError, Sampling,
     exp::exp_nonpositive,
+    noise_key,
     rank::{argmax, key, max, select_top},
-    uniform,
 };
 
 #[cfg(test)]
@@ -29,6 +36,8 @@ const FIRST_NUCLEUS_BLOCK: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
+    /// Of the fastest tier: all race alike.
+    kernels: Kernels,
     vocab: usize,
     /// Survivors in ascending id order, and their weights.
     ids: Vec<u32>,
@@ -47,7 +56,15 @@ impl Sampler {
         if vocab == 0 || u32::try_from(vocab).is_err() {
             return Err(SampleError::Vocabulary { found: vocab });
         }
-        let mut sampler = Self { sampling, vocab, ids: vec![], weights: vec![], top: vec![], keys: vec![] };
+        let mut sampler = Self {
+            sampling,
+            kernels: Kernels::best(),
+            vocab,
+            ids: vec![],
+            weights: vec![],
+            top: vec![],
+            keys: vec![],
+        };
         sampler.reserve();
         Ok(sampler)
     }
@@ -80,17 +97,20 @@ impl Sampler {
         if self.sampling.is_greedy() {
             return argmax(logits);
         }
-        self.standardise(logits);
-        let threshold = uniform(self.sampling.seed, position) * self.weights.iter().sum::<f64>();
-        let mut sum = 0.0;
-        for (&id, &weight) in self.ids.iter().zip(&self.weights) {
-            sum += weight;
-            if sum > threshold {
-                return id;
-            }
+        let Sampling { temperature, top_k: _, top_p, min_p, seed } = self.sampling;
+        let key = noise_key(seed, position);
+        if self.kept_by_top_k().is_none() && top_p == 1.0 {
+            // What is left of the filters asks of a token nothing but its own weight.
+            let least = f64::from(min_p);
+            let keeps = |x| least == 0.0 || exp_nonpositive(x) >= least;
+            return self.kernels.race(logits, temperature, key, keeps).unwrap_or(0);
         }
-        // Rounding may lift the threshold to the total.
-        self.ids.iter().zip(&self.weights).rev().find(|(_, weight)| **weight > 0.0).map_or(0, |(&id, _)| id)
+        let max = self.standardise(logits);
+        let mut leader = Leader::NONE;
+        for &id in &self.ids {
+            leader.offer(id, score(logits[id as usize], max, f64::from(temperature)), key);
+        }
+        leader.token().unwrap_or(0)
     }
 
     /// Writes the standardised distribution of a row, `[V]`: the probabilities [`Self::draw`] draws with.
@@ -116,16 +136,12 @@ impl Sampler {
         }
     }
 
-    /// Leaves the survivors of all filters in `ids` and `weights`.
-    fn standardise(&mut self, logits: &[f32]) {
+    /// Leaves the survivors of all filters in `ids` and `weights`, and gives the largest logit.
+    fn standardise(&mut self, logits: &[f32]) -> f32 {
         let Sampling { temperature, top_k: _, top_p, min_p, seed: _ } = self.sampling;
         let max = max(logits);
         let temperature = f64::from(temperature);
-        let weight = |logit: f32| {
-            // Equal infinities have no difference; the most probable token weighs 1 in any case.
-            let x = if logit == max { 0.0 } else { (f64::from(logit) - f64::from(max)) / temperature };
-            exp_nonpositive(x)
-        };
+        let weight = |logit: f32| exp_nonpositive(score(logit, max, temperature));
         self.ids.clear();
         self.weights.clear();
         match self.kept_by_top_k() {
@@ -149,6 +165,7 @@ impl Sampler {
             let least = f64::from(min_p);
             self.retain(|_, weight| weight >= least);
         }
+        max
     }
 
     /// The key of the last token in rank order that belongs to the nucleus; `None` if no token has a weight.

@@ -3,7 +3,7 @@
 use crate::{
     grammar::{GrammarError, Mask, Matcher},
     runtime::ExecutableSet,
-    sample::{Adjuster, Adjustment, Candidate, LogNormaliser, SampleError, Sampler, Sampling, top},
+    sample::{Adjuster, Adjustment, Candidate, Coupling, LogNormaliser, SampleError, Sampler, Sampling, top},
 };
 
 use super::{CandidateRows, Said};
@@ -154,6 +154,11 @@ impl RowSampler {
             // A fault is found again where the token is drawn.
             let _ = grammar.mask();
         }
+    }
+
+    /// The noise that decides the request's tokens, if any does.
+    pub(super) fn coupling(&self) -> Option<Coupling> {
+        Coupling::of(*self.sampler.sampling())
     }
 
     /// Whether the best token of a row is all that the request needs of it.

@@ -145,7 +145,8 @@ impl<'a> Step<'a> {
         };
         let observer = observer.map(|o| -> &mut dyn TraceObserver { o });
         let (history, stats) = (&sequence.history, &mut sequence.stats);
-        let budget = Budget { session, history, depth, rows, stats, observer };
+        let coupling = sequence.sampler.coupling();
+        let budget = Budget { session, history, depth, rows, coupling, stats, observer };
         if !is_left_to_device {
             // It counts its own time.
             drafter.propose(&mut storage.tree, budget)?;

@@ -73,7 +73,13 @@ impl Step<'_> {
         if let Some(ahead) = band.ahead().filter(|_| heads_ahead) {
             stats.add_time(StepStage::Accept, lap.next());
             ahead.draft_heads(
-                &Verified { tree, rows, verifier_tokens: tokens, tokens_left: limits.tokens },
+                &Verified {
+                    tree,
+                    rows,
+                    verifier_tokens: tokens,
+                    coupling: sampler.coupling(),
+                    tokens_left: limits.tokens,
+                },
                 session,
             )?;
             stats.add_time(StepStage::Draft, lap.next());

@@ -192,6 +192,7 @@ impl Subject {
             history: &self.history,
             depth: self.depth.min(room),
             rows: usize::MAX,
+            coupling: None,
             stats: &mut Stats::default(),
             observer: Some(&mut seen),
         };

@@ -40,7 +40,7 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
     let (mut scratch, mut keep) = (RowScratch::with_capacity(verify_width), Vec::new());
     let mut taken = Taken::default();
     let greedy = requests.iter().filter(|request| request.temperature == 0.0 && request.output.len() > 1);
-    for TokenTrace { kind: _, temperature: _, prompt, output } in greedy {
+    for TokenTrace { kind: _, temperature: _, seed: _, prompt, output } in greedy {
         let text = [&prompt[..], output].concat();
         let (mut len, mut us, mut guard) = (prompt.len() + 1, 0.0, GuardState::new());
         while len < text.len() {

@@ -81,6 +81,7 @@ macro_rules! dispatch {
 
 mod attention;
 mod candidates;
+mod race;
 
 pub use attention::attention_scratch_bytes;
 pub use candidates::head_scratch_bytes;

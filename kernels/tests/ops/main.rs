@@ -8,6 +8,7 @@ mod candidates;
 mod int8;
 mod linear;
 mod pointwise;
+mod race;
 mod short_conv;
 mod tuning;
 

@@ -103,6 +103,7 @@ pub(super) fn profile() -> Profile {
         token_traces: vec![TokenTrace {
             kind: "chat".into(),
             temperature: 0.0,
+            seed: 0,
             prompt: vec![1],
             output: vec![2, 3],
         }],

@@ -213,6 +213,7 @@ fn profile(size: &Size) -> Profile {
             .map(|_| TokenTrace {
                 kind: "chat".to_owned(),
                 temperature: 0.0,
+                seed: 0,
                 prompt: (0..80).map(|_| random_token(&mut dice)).collect(),
                 output: (0..80).map(|_| random_token(&mut dice)).collect(),
             })

@@ -2,6 +2,7 @@
 use ygg_profiler::TokenTrace;
 
 use crate::planner::{JudgedNode, Tally, replay::tree_replay::judge};
+use crate::sample::{Coupling, Sampling};
 use crate::tree::{NodeId, TokenTree, select};
 use crate::{
     plan::{ProposalLimits, ReplayDrafter, RowChoice, Shape},
@@ -73,8 +74,10 @@ fn walk(
     let mut scratch = RowScratch::with_capacity(shape.verify_width as usize);
     let (mut keep, mut history) = (Vec::new(), Vec::new());
     drafter.forget();
-    for (prompt, TokenTrace { kind: _, temperature: _, prompt: tokens, output }) in traces.iter().enumerate()
-    {
+    for (prompt, trace) in traces.iter().enumerate() {
+        let TokenTrace { kind: _, temperature, seed, prompt: tokens, output } = trace;
+        let drawn = Sampling { temperature: *temperature, seed: *seed, ..Sampling::GREEDY };
+        let coupling = Coupling::of(drawn);
         history.clear();
         history.extend_from_slice(tokens);
         history.extend(output.first());
@@ -83,7 +86,7 @@ fn walk(
         while emitted < output.len() {
             let rest = &output[emitted..];
             tree.reset(output[emitted - 1]);
-            drafter.propose(&history, &limits, &mut tree);
+            drafter.propose(&history, &limits, coupling.as_ref(), &mut tree);
             let deepest = tree.nodes().map(|n| tree.depth(n)).max().unwrap_or(0);
             assert!(deepest <= limits.depth, "a proposal of depth {deepest} exceeds {limits:?}");
 

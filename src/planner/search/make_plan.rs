@@ -148,7 +148,7 @@ impl Search<'_> {
         let is_open = |schedule: &Schedule| {
             schedule.suits(&kind)
                 && limits.admits_schedule(*schedule)
-                && (is_greedy || !schedule.walks_on_device())
+                && (is_greedy || schedule.admits_draws())
         };
         let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
         let (draft_temperature, context) = (None, self.context);

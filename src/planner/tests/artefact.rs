@@ -26,6 +26,7 @@ fn small_plan_made(made_at: UnixTime) -> Plan {
     let request = ygg_profiler::TokenTrace {
         kind: "copy".into(),
         temperature: 0.0,
+        seed: 0,
         prompt: vec![1, 2, 1],
         output: vec![2, 1, 2, 1, 2, 1],
     };

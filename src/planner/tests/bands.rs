@@ -20,7 +20,13 @@ fn measured() -> Vec<CellSamples> {
 
 /// Requests whose answers nothing foretells.
 fn strange() -> Vec<TokenTrace> {
-    vec![TokenTrace { kind: "noise".into(), temperature: 0.0, prompt: vec![100], output: (0..40).collect() }]
+    vec![TokenTrace {
+        kind: "noise".into(),
+        temperature: 0.0,
+        seed: 0,
+        prompt: vec![100],
+        output: (0..40).collect(),
+    }]
 }
 
 /// What is recorded at each temperature: layer skip of this skill, and these requests.

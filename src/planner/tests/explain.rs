@@ -59,6 +59,7 @@ fn every_drafter_is_told_what_became_of_it() {
     let strange = vec![TokenTrace {
         kind: "noise".into(),
         temperature: 0.0,
+        seed: 0,
         prompt: vec![100],
         output: (0..40).collect(),
     }];
@@ -70,8 +71,13 @@ fn every_drafter_is_told_what_became_of_it() {
     );
 
     // Every proposal of one token is accepted, and verifying two rows costs nearly two.
-    let copy =
-        vec![TokenTrace { kind: "copy".into(), temperature: 0.0, prompt: vec![7, 7], output: vec![7; 41] }];
+    let copy = vec![TokenTrace {
+        kind: "copy".into(),
+        temperature: 0.0,
+        seed: 0,
+        prompt: vec![7, 7],
+        output: vec![7; 41],
+    }];
     let dear = [("verify", 1, 100.0), ("verify", 2, 195.0), ("draft:lookup", 1, 1.0)];
     let dear = profile(dear.map(|(stage, width, us)| samples(stage, width, us)).to_vec(), vec![], copy);
     let dear = explain(&plan(&dear, "").unwrap());

@@ -103,7 +103,7 @@ proptest! {
     ) {
         let verify_widths = [1, 2, 3, 5, 8];
         let shape = Shape { depth, draft_width: 1, verify_width: verify_widths[place] };
-        let trace = TokenTrace { kind: "t".into(), temperature: 0.0, prompt: vec![1, 2, 1], output };
+        let trace = TokenTrace { kind: "t".into(), temperature: 0.0, seed: 0, prompt: vec![1, 2, 1], output };
         let choice = widest(&verify_widths[..=place]);
         let tally = replay_free(std::slice::from_ref(&trace), &mut Echo, &shape, &choice);
 

@@ -44,7 +44,7 @@ pub(super) fn cells(verify: &[f64], draft: &[f64]) -> Vec<CellSamples> {
 
 pub(super) fn requests() -> Vec<TokenTrace> {
     let output = (0..40).map(|i| [1, 2, 3, 4, 9, 1, 2, 3][i % 8] + (i / 16) as u32).collect();
-    vec![TokenTrace { kind: "list".into(), temperature: 0.0, prompt: vec![1, 2, 3, 4], output }]
+    vec![TokenTrace { kind: "list".into(), temperature: 0.0, seed: 0, prompt: vec![1, 2, 3, 4], output }]
 }
 
 pub(super) fn plan(profile: &Profile, fix: &str) -> Result<Plan, SearchError> {
@@ -251,7 +251,8 @@ fn good_prompt() -> Profile {
 fn useless_drafts_leave_plain_decoding() {
     let trace = record(&Oracle { seed: 5, skill: 0 }, 30, 4, DEPTH, 5);
     let output = (0..40).collect();
-    let strange = vec![TokenTrace { kind: "noise".into(), temperature: 0.0, prompt: vec![100], output }];
+    let strange =
+        vec![TokenTrace { kind: "noise".into(), temperature: 0.0, seed: 0, prompt: vec![100], output }];
     let profile = profile(cells(&[90.0, 90.0, 90.0, 90.0, 90.0], &[1.0, 1.0, 1.0]), vec![trace], strange);
     let free_choice = plan(&profile, "").unwrap();
     assert!(free_choice.bands[0].chosen().is_plain());
@@ -264,7 +265,8 @@ fn useless_drafts_leave_plain_decoding() {
 fn a_gain_within_the_noise_is_not_taken() {
     // Every proposal of one token is accepted, so a step of two rows gives two tokens.
     let output = vec![7; 41];
-    let repeat = vec![TokenTrace { kind: "copy".into(), temperature: 0.0, prompt: vec![7, 7], output }];
+    let repeat =
+        vec![TokenTrace { kind: "copy".into(), temperature: 0.0, seed: 0, prompt: vec![7, 7], output }];
     let speedup_with = |verify_us: f64| {
         let cells = vec![
             samples("verify", 1, 100.0),

@@ -12,6 +12,7 @@ use crate::{
         ReplayDrafter, RowChoice, RowRule, WidthCost,
     },
     planner::{JudgedNode, report},
+    sample::Coupling,
     tree::{Insert, NodeId, Source, TokenTree},
 };
 
@@ -243,7 +244,13 @@ impl Echo {
 }
 
 impl ReplayDrafter for Echo {
-    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree) {
+    fn propose(
+        &mut self,
+        history: &[u32],
+        limits: &ProposalLimits,
+        _coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    ) {
         assert_eq!(tree.token(NodeId::ROOT), *history.last().unwrap());
         let mut at = NodeId::ROOT;
         for token in Echo::chain(history, limits.depth.min(limits.nodes - 1) as usize) {

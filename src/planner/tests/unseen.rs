@@ -28,7 +28,7 @@ fn request_that(repeats: u64, dice: &mut Dice) -> TokenTrace {
     let prompt: Vec<u32> = (0..8).map(|i| 100 + i).collect();
     let output = (0..40)
         .map(|i| if dice.below(100) < repeats { prompt[(i + 1) % 8] } else { 200 + dice.below(1000) as u32 });
-    TokenTrace { kind: "any".into(), temperature: 0.0, output: output.collect(), prompt }
+    TokenTrace { kind: "any".into(), temperature: 0.0, seed: 0, output: output.collect(), prompt }
 }
 
 /// Every two rows cost a tenth of a plain step more.
@@ -80,8 +80,13 @@ fn nine_of_ten_intervals_hold_what_other_prompts_give() {
 fn a_gain_that_one_prompt_makes_is_doubted() {
     let copied: Vec<u32> = (0..40).map(|i| 101 + i % 8).collect();
     let strange = |first: u32| (0..40).map(|i| first + i).collect();
-    let request =
-        |output| TokenTrace { kind: "any".into(), temperature: 0.0, prompt: (100..109).collect(), output };
+    let request = |output| TokenTrace {
+        kind: "any".into(),
+        temperature: 0.0,
+        seed: 0,
+        prompt: (100..109).collect(),
+        output,
+    };
     let others = (1..8).map(|i| request(strange(1000 * i)));
     let one = planned(others.chain([request(copied.clone())]).collect(), "");
     let lookup = lookup(&one);

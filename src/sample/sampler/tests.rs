@@ -41,16 +41,19 @@ fn obvious_draw(sampling: &Sampling, logits: &[f32], position: u64) -> u32 {
     if sampling.temperature == 0.0 {
         return argmax(logits);
     }
-    let kept = obvious(sampling, logits);
-    let threshold = uniform(sampling.seed, position) * kept.iter().map(|t| t.1).sum::<f64>();
-    let mut sum = 0.0;
-    for &(id, weight) in &kept {
-        sum += weight;
-        if sum > threshold {
-            return id;
-        }
-    }
-    kept.iter().rev().find(|t| t.1 > 0.0).map_or(0, |t| t.0)
+    let max = logits.iter().copied().filter(|l| !l.is_nan()).fold(f32::NEG_INFINITY, f32::max);
+    let key = noise_key(sampling.seed, position);
+    let noisy = |id: u32| {
+        let x = score(logits[id as usize], max, f64::from(sampling.temperature));
+        if x == f64::NEG_INFINITY { x } else { x + key.gumbel(id) }
+    };
+    let kept = obvious(sampling, logits).into_iter().map(|(id, _)| id);
+    kept.reduce(|best, id| if noisy(id) > noisy(best) { id } else { best }).unwrap_or(0)
+}
+
+/// Uniform in [0, 1).
+fn uniform(seed: u64, place: u64) -> f64 {
+    f64::from(noise_key(seed, place).0[3]) / 2_f64.powi(32)
 }
 
 fn assert_same(sampling: Sampling, logits: &[f32], positions: std::ops::Range<u64>) {

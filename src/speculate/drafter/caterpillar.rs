@@ -5,13 +5,13 @@
 //! the drafter was. What exceeds the planned rows is pruned as of any tree.
 
 use crate::{
-    runtime::{Choice, SkipSet},
+    runtime::{Choice, ExecutableSet, SkipSet},
     sample::Candidate,
     speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, TokenTree},
 };
 
-use super::Budget;
+use super::{Budget, ranking::Ranking};
 
 /// The drafter's mark in [`Source`]: that of other layer skips.
 const SOURCE: Source = super::layer_skip::SOURCE;
@@ -41,7 +41,7 @@ impl Caterpillar {
         let most = CANDIDATES[0].1;
         Self {
             choice: Choice { k: most, temperature: Some(shape.draft_temperature) },
-            candidates: Vec::with_capacity(most),
+            candidates: Vec::with_capacity(ExecutableSet::MOST_CANDIDATES),
             forwards: Vec::with_capacity(shape.depth.min(MOST_DRAFTED)),
         }
     }
@@ -59,18 +59,20 @@ impl Caterpillar {
         budget: Budget<'_>,
         skip: &SkipSet,
     ) -> Result<(), SpeculateError> {
-        let Budget { session, history: _, depth, rows: _, stats, mut observer } = budget;
+        let Budget { session, history, depth, rows: _, coupling, stats, mut observer } = budget;
+        let ranking = Ranking::new(self.choice, coupling);
         self.forwards.clear();
         let mut lap = Lap::start();
         let depth = depth.min(MOST_DRAFTED);
         let mut tip = NodeId::ROOT;
         for drafted in 0..depth {
-            let choices = tree_forward(session, tree, &[tip])?.choose(self.choice, Some(skip));
+            let choices = tree_forward(session, tree, &[tip])?.choose(ranking.choice(), Some(skip));
             stats.add_time(StepStage::Draft, lap.next());
             self.forwards.push(1);
             self.candidates.clear();
             let offered = choices.row(0);
             self.candidates.extend(offered.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
+            ranking.rank(history.len() + drafted, &mut self.candidates);
             if let Some(observer) = observer.as_deref_mut() {
                 observer.expanded(tip, &self.candidates);
             }

@@ -8,7 +8,7 @@
 //! tree's rows, whose keys and values they read.
 
 use crate::{
-    runtime::{Choice, DraftVariant, Session, SkipSet},
+    runtime::{Choice, DraftVariant, ExecutableSet, Session, SkipSet},
     sample::Candidate,
     speculate::{CandidateRows, SpeculateError},
     tree::tail_slots,
@@ -40,14 +40,14 @@ struct Kept {
 }
 
 impl Heads {
-    /// Room for heads of `rows` verified rows with `top_k` candidates each, after trees of `nodes` nodes.
-    pub(super) fn with_capacity(nodes: usize, rows: usize, top_k: usize) -> Self {
+    /// Room for heads of `rows` verified rows, after trees of `nodes` nodes.
+    pub(super) fn with_capacity(nodes: usize, rows: usize) -> Self {
         Self {
             bank: nodes,
             committed: 0,
             rows: Vec::with_capacity(rows),
             tokens: Vec::with_capacity(rows),
-            offers: CandidateRows::with_capacity(1, top_k),
+            offers: CandidateRows::with_capacity(1, ExecutableSet::MOST_CANDIDATES),
             kept: None,
         }
     }
@@ -63,7 +63,7 @@ impl Heads {
         skip: Option<&SkipSet>,
     ) -> Result<(), SpeculateError> {
         self.forget();
-        let Verified { tree, rows, verifier_tokens, tokens_left } = *verified;
+        let Verified { tree, rows, verifier_tokens, coupling: _, tokens_left } = *verified;
         self.committed = session.committed();
         let (room, vocabulary) = (session.context() - self.committed, session.set().vocabulary());
         let goes_on = |row: &usize| {

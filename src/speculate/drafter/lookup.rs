@@ -4,12 +4,14 @@
 
 use crate::{
     plan::{DrafterId, LookupSettings, ProposalLimits, ReplayDrafter},
+    sample::Coupling,
     speculate::{SpeculateError, StepShape},
     tree::{NodeId, Source, TokenTree},
 };
 
 use super::{
     Budget, Drafter, propose_by_history,
+    ranking::chance,
     registry::{MakeContext, MakeDrafter, Replay, source_of},
 };
 
@@ -93,7 +95,13 @@ impl ReplayDrafter for Lookup {
     /// At most `limits.width` continuations of at most `limits.depth` tokens, the best match first, cut where the tree has
     /// `limits.nodes` nodes; continuations share prefixes. The value of a node falls with depth, faster for shorter
     /// matches: it ranks nodes for pruning and claims no probability.
-    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree) {
+    fn propose(
+        &mut self,
+        history: &[u32],
+        limits: &ProposalLimits,
+        coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    ) {
         let ProposalLimits { depth, width, nodes } = *limits;
         let (depth, nodes) = (depth as usize, nodes as usize);
         self.find(history, width as usize);
@@ -101,8 +109,9 @@ impl ReplayDrafter for Lookup {
             let keep = 1.0 - 1.0 / (1.0 + *length as f32);
             let mut node = NodeId::ROOT;
             let mut value = 1.0;
-            for token in &history[*next..history.len().min(next + depth)] {
-                value *= keep;
+            for (token, place) in history[*next..history.len().min(next + depth)].iter().zip(history.len()..)
+            {
+                value *= chance(coupling, place, *token, keep);
                 let Some(child) = tree.insert_within(nodes, node, *token, value, 0, SOURCE) else { break };
                 node = child;
             }
@@ -128,7 +137,13 @@ mod tests {
     fn propose(history: &[u32], shape: &StepShape) -> TokenTree {
         let mut tree = TokenTree::with_capacity(shape.tree_nodes());
         tree.reset(*history.last().unwrap());
-        ReplayDrafter::propose(&mut Lookup::new(3, 1, shape).unwrap(), history, &shape.limits(), &mut tree);
+        ReplayDrafter::propose(
+            &mut Lookup::new(3, 1, shape).unwrap(),
+            history,
+            &shape.limits(),
+            None,
+            &mut tree,
+        );
         tree.check().unwrap();
         tree
     }

@@ -151,13 +151,13 @@ impl MakeDrafter for Mixture {
 impl Drafter for Mixed {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         // Parts propose as they were recorded, however many rows the step verifies: the best of all are verified.
-        let Budget { session, history, depth, rows: _, stats, observer: _ } = budget;
+        let Budget { session, history, depth, rows: _, coupling, stats, observer: _ } = budget;
         let rows = self.limits.nodes as usize;
         self.drafted = false;
         for Part { drafter, tree: own, .. } in &mut self.parts {
             own.reset(tree.token(NodeId::ROOT));
             let (session, stats) = (&mut *session, &mut *stats);
-            let budget = Budget { session, history, depth, rows, stats, observer: None };
+            let budget = Budget { session, history, depth, rows, coupling, stats, observer: None };
             drafter.propose(own, budget)?;
         }
         let mut lap = Lap::start();

@@ -8,6 +8,7 @@ mod lookup;
 mod mixed;
 mod model;
 mod ngram;
+mod ranking;
 mod recycling;
 mod registry;
 mod retrieval;
@@ -32,7 +33,7 @@ use crate::{
     plan::{ProposalLimits, ReplayDrafter},
     policy::SkipSearch,
     runtime::{GrowingTree, Session},
-    sample::Candidate,
+    sample::{Candidate, Coupling},
     tree::{NodeId, TokenTree},
 };
 
@@ -49,6 +50,8 @@ pub struct Budget<'a> {
     pub depth: usize,
     /// Most rows that the step verifies, root included.
     pub rows: usize,
+    /// The noise that decides the request's tokens, if any does.
+    pub coupling: Option<Coupling>,
     /// Where the drafter's times go.
     pub stats: &'a mut Stats,
     /// Sees the candidates of each expanded node.
@@ -119,7 +122,8 @@ fn propose_by_history(
     let mut lap = Lap::start();
     let at_most = |limit: u32, most: usize| limit.min(u32::try_from(most).unwrap_or(u32::MAX));
     let (depth, nodes) = (at_most(limits.depth, budget.depth), at_most(limits.nodes, budget.rows));
-    drafter.propose(budget.history, &ProposalLimits { depth, nodes, ..limits }, tree);
+    let limits = ProposalLimits { depth, nodes, ..limits };
+    drafter.propose(budget.history, &limits, budget.coupling.as_ref(), tree);
     budget.stats.add_time(StepStage::Draft, lap.next());
 }
 
@@ -129,9 +133,9 @@ fn propose_in_one_launch(
     tree: &mut TokenTree,
     budget: Budget<'_>,
 ) -> Result<(), SpeculateError> {
-    let Budget { session, history, depth, rows, stats, observer: _ } = budget;
+    let Budget { session, history, depth, rows, coupling, stats, observer: _ } = budget;
     let mut lap = Lap::start();
-    if drafter.begin(Budget { session, history, depth, rows, stats, observer: None })? {
+    if drafter.begin(Budget { session, history, depth, rows, coupling, stats, observer: None })? {
         drafter.plant(tree, session);
     }
     stats.add_time(StepStage::Draft, lap.next());
@@ -147,6 +151,8 @@ pub struct Verified<'a> {
     pub rows: &'a [NodeId],
     /// The verifier's token after each of them.
     pub verifier_tokens: &'a [u32],
+    /// The noise that decides the request's tokens, if any does.
+    pub coupling: Option<Coupling>,
     /// Most tokens that this step and those after it may emit.
     pub tokens_left: usize,
 }

@@ -26,6 +26,7 @@ use super::{
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
+    ranking::Ranking,
     registry::{MakeContext, MakeDrafter, source_of},
 };
 
@@ -110,11 +111,11 @@ impl ModelDrafter {
             choice,
             growth,
             rows: Vec::with_capacity(shape.draft_width.max(verified)),
-            candidates: Vec::with_capacity(choice.k),
+            candidates: Vec::with_capacity(ExecutableSet::MOST_CANDIDATES),
             text: Vec::with_capacity(session.context() + 1),
             forwarded: Vec::with_capacity(shape.tree_nodes()),
             path: Vec::with_capacity(shape.tree_nodes()),
-            heads: Heads::with_capacity(shape.tree_nodes(), verified, choice.k),
+            heads: Heads::with_capacity(shape.tree_nodes(), verified),
             joined: shape.depth.min(set.widths().last().expect("width 1 is planned") - 1),
             vocabulary: session.set().vocabulary(),
             phase: None,
@@ -241,10 +242,15 @@ impl ModelDrafter {
     }
 
     /// Forwards what the cache lacks of the text with the root after it, and commits the former. The root's candidates are left.
-    fn forward_root(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
+    fn forward_root(
+        &mut self,
+        history: &[u32],
+        choice: Choice,
+        session: &Session,
+    ) -> Result<(), SpeculateError> {
         let lacking = history.len() - 1 - self.text.len();
         let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
-        let choices = forward.choose_of(self.trimmed, self.choice, None);
+        let choices = forward.choose_of(self.trimmed, choice, None);
         note(&mut self.candidates, choices.row(lacking).iter(), self.vocabulary);
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             own[..*columns].copy_from_slice(choices.hidden(lacking));
@@ -260,8 +266,9 @@ impl ModelDrafter {
         self.text.extend_from_slice(read);
     }
 
-    /// Offers the noted candidates of a node.
-    fn expand(&mut self, tree: &mut TokenTree, node: NodeId, budget: &mut Budget<'_>) {
+    /// Offers the noted candidates of a node, ranked for the token that follows it.
+    fn expand(&mut self, tree: &mut TokenTree, node: NodeId, ranking: &Ranking, budget: &mut Budget<'_>) {
+        ranking.rank(budget.history.len() + tree.depth(node) as usize, &mut self.candidates);
         if let Some(observer) = budget.observer.as_deref_mut() {
             observer.expanded(node, &self.candidates);
         }
@@ -321,7 +328,8 @@ impl Drafter for ModelDrafter {
     /// but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends, after a token that it has not, or after tokens whose hidden
     /// rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
-        if self.phase.is_some() && budget.observer.is_none() {
+        // The device ranks without noise.
+        if self.phase.is_some() && budget.observer.is_none() && budget.coupling.is_none() {
             return propose_in_one_launch(self, tree, budget);
         }
         let mut lap = Lap::start();
@@ -331,22 +339,23 @@ impl Drafter for ModelDrafter {
         if depth == 0 {
             return Ok(());
         }
+        let ranking = Ranking::new(self.choice, budget.coupling);
         match self.heads.take(tree.token(NodeId::ROOT), history.len() - 1) {
             Some(candidates) => {
                 let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
                 note(&mut self.candidates, candidates, self.vocabulary);
                 budget.stats.heads_ahead += 1;
             }
-            None => self.forward_root(history, budget.session)?,
+            None => self.forward_root(history, ranking.choice(), budget.session)?,
         }
         budget.stats.add_time(StepStage::Draft, lap.next());
         self.rows.clear();
         self.rows.push(NodeId::ROOT);
         self.note_forwarded(tree);
-        self.expand(tree, NodeId::ROOT, &mut budget);
+        self.expand(tree, NodeId::ROOT, &ranking, &mut budget);
         for growth in 0..depth {
             if growth > 0 {
-                self.forward_rows(tree, &mut budget, &mut lap)?;
+                self.forward_rows(tree, &ranking, &mut budget, &mut lap)?;
             }
             self.growth.grow(tree, SOURCE, &mut self.rows);
             budget.stats.add_time(StepStage::Grow, lap.next());
@@ -444,7 +453,8 @@ impl AheadDrafter for ModelDrafter {
 
     /// As of any forward of its session, that of the tail has run before that of the heads begins.
     fn draft_heads(&mut self, verified: &Verified<'_>, _session: &mut Session) -> Result<(), SpeculateError> {
-        self.heads.draft(verified, &mut self.own, self.trimmed, self.choice, None)
+        let choice = Ranking::new(self.choice, verified.coupling).choice();
+        self.heads.draft(verified, &mut self.own, self.trimmed, choice, None)
     }
 
     fn keep_head(&mut self, row: usize, history: &[u32], _session: &mut Session) {
@@ -462,6 +472,7 @@ impl ModelDrafter {
     fn forward_rows(
         &mut self,
         tree: &mut TokenTree,
+        ranking: &Ranking,
         budget: &mut Budget<'_>,
         lap: &mut Lap,
     ) -> Result<(), SpeculateError> {
@@ -472,7 +483,7 @@ impl ModelDrafter {
                 forward.give(row, &own[parent.index() * columns..][..*columns]);
             }
         }
-        let choices = forward.choose_of(self.trimmed, self.choice, None);
+        let choices = forward.choose_of(self.trimmed, ranking.choice(), None);
         budget.stats.add_time(StepStage::Draft, lap.next());
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             for (row, node) in self.rows.iter().enumerate() {
@@ -481,6 +492,7 @@ impl ModelDrafter {
         }
         for (row, node) in self.rows.iter().enumerate() {
             note(&mut self.candidates, choices.row(row).iter(), self.vocabulary);
+            ranking.rank(budget.history.len() + tree.depth(*node) as usize, &mut self.candidates);
             if let Some(observer) = budget.observer.as_deref_mut() {
                 observer.expanded(*node, &self.candidates);
             }

@@ -10,6 +10,7 @@ mod saved;
 
 use crate::{
     plan::{DrafterId, NgramSettings, ProposalLimits},
+    sample::Coupling,
     speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{NodeId, Source, TokenTree},
 };
@@ -17,6 +18,7 @@ use crate::{
 use self::{dictionary::Dictionaries, pool::Pool};
 use super::{
     Budget, Drafter,
+    ranking::chance,
     registry::{MakeContext, MakeDrafter, source_of},
 };
 
@@ -93,19 +95,25 @@ impl Ngram {
     }
 
     /// Grows one guess by the longest known suffix, token after token. A token is worth less after a shorter suffix.
-    fn guess_backward(&mut self, history: &[u32], (depth, nodes): (usize, usize), tree: &mut TokenTree) {
+    fn guess_backward(
+        &mut self,
+        history: &[u32],
+        (depth, nodes): (usize, usize),
+        coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    ) {
         let longest = self.settings.order as usize - 1;
         self.guess.clear();
         self.guess.extend_from_slice(&history[history.len().saturating_sub(longest)..]);
         let (mut node, mut value) = (NodeId::ROOT, 1.0);
-        for _ in 0..depth {
+        for place in (history.len()..).take(depth) {
             let end = self.guess.len();
             let found = (1..=longest.min(end)).rev().find_map(|length| {
                 let next = self.dictionaries.backward.after(&self.guess[end - length..]).next()?;
                 Some((length, next[0]))
             });
             let Some((length, token)) = found else { return };
-            value *= 1.0 - 1.0 / (1.0 + length as f32);
+            value *= chance(coupling, place, token, 1.0 - 1.0 / (1.0 + length as f32));
             let Some(child) = tree.insert_within(nodes, node, token, value, 0, SOURCE) else { return };
             node = child;
             self.guess.push(token);
@@ -113,18 +121,27 @@ impl Ngram {
     }
 
     /// Adds what followed the last token, newest first, until enough guesses added something.
-    fn guess_forward(&self, last: u32, (depth, nodes): (usize, usize), tree: &mut TokenTree) {
+    fn guess_forward(
+        &self,
+        history: &[u32],
+        (depth, nodes): (usize, usize),
+        coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    ) {
+        let Some(last) = history.last() else { return };
         let mut left = self.settings.forward_guesses;
-        for (place, continuation) in self.dictionaries.forward.after(&[last]).enumerate() {
+        for (place, continuation) in self.dictionaries.forward.after(&[*last]).enumerate() {
             if left == 0 {
                 return;
             }
             let before = tree.len();
-            let (mut node, mut value) = (NodeId::ROOT, FORWARD_VALUE / (place + 1) as f32);
-            for token in continuation.iter().take(depth) {
+            let (mut node, mut value) = (NodeId::ROOT, 1.0);
+            let mut keep = FORWARD_VALUE / (place + 1) as f32;
+            for (token, place) in continuation.iter().zip(history.len()..).take(depth) {
+                value *= chance(coupling, place, *token, keep);
                 let Some(child) = tree.insert_within(nodes, node, *token, value, 0, SOURCE) else { break };
                 node = child;
-                value *= FORWARD_KEEP;
+                keep = FORWARD_KEEP;
             }
             left -= u32::from(tree.len() > before);
         }
@@ -142,17 +159,16 @@ impl Drafter for Ngram {
     /// of the forward one, merged into one tree of at most `limits.nodes` nodes. Values rank nodes and claim no probability.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
-        let Budget { history, depth, stats, .. } = budget;
+        let Budget { history, depth, coupling, stats, .. } = budget;
+        let coupling = coupling.as_ref();
         let depth = depth.min(self.limits.depth as usize);
         let nodes = (self.limits.nodes as usize).min(tree.capacity());
         self.catch_up(history);
         self.pool.draft(tree, depth, nodes);
         if self.settings.backward {
-            self.guess_backward(history, (depth, nodes), tree);
+            self.guess_backward(history, (depth, nodes), coupling, tree);
         }
-        if let Some(last) = history.last() {
-            self.guess_forward(*last, (depth, nodes), tree);
-        }
+        self.guess_forward(history, (depth, nodes), coupling, tree);
         stats.add_time(StepStage::Draft, lap.next());
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use crate::{
     plan::{DrafterId, ProposalLimits, RecyclingSettings},
+    sample::{Candidate, Coupling},
     speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{NodeId, Source, TokenTree},
 };
@@ -20,17 +21,19 @@ mod template;
 /// The drafter's mark.
 const SOURCE: Source = source_of(DrafterId::Recycling);
 /// No token of a model.
-const NONE: u32 = u32::MAX;
+const NONE: Candidate = Candidate { token: u32::MAX, log_prob: f32::NEG_INFINITY };
 
 /// The drafter that recycles what the verifier offered.
 #[derive(Clone, Debug)]
 pub struct Recycling {
-    /// The last seen successors of every token, best first: `[V][MOST_RANKS]`, [`NONE`] after the last.
-    successors: Vec<[u32; MOST_RANKS]>,
+    /// The last seen successors of every token with their logits, best first: `[V][MOST_RANKS]`, [`NONE`] after the last.
+    successors: Vec<[Candidate; MOST_RANKS]>,
     template: Template,
     limits: ProposalLimits,
     /// The tree's node of every node of the template that was filled.
     filled: Vec<Option<NodeId>>,
+    /// By the nodes of the tree: the successors that may follow, in the order in which ranks take them.
+    ordered: Vec<[Candidate; MOST_RANKS]>,
 }
 
 impl Recycling {
@@ -40,38 +43,57 @@ impl Recycling {
         let limits = shape.limits();
         let template = Template::new(limits.depth, limits.nodes);
         let filled = Vec::with_capacity(template.len());
-        Self { successors: vec![[NONE; MOST_RANKS]; vocabulary], template, limits, filled }
+        let ordered = Vec::with_capacity(template.len() + 1);
+        Self { successors: vec![[NONE; MOST_RANKS]; vocabulary], template, limits, filled, ordered }
     }
 
     /// The successors of a token, best first.
     pub fn successors(&self, token: u32) -> impl Iterator<Item = u32> {
         let row = self.successors.get(token as usize).into_iter().flatten();
-        row.copied().take_while(|successor| *successor != NONE)
+        row.map(|successor| successor.token).take_while(|token| *token != NONE.token)
     }
 
     /// Fills the template from the root's token on, as deep as `depth`. Where fewer successors are known, the nodes that would
-    /// carry them are left out with all below them. The value of a node is its template's: it ranks nodes for pruning.
-    fn fill(&mut self, depth: u32, tree: &mut TokenTree) {
+    /// carry them are left out with all below them. The value of a node is its template's: it ranks nodes for pruning. Under
+    /// noise, which decides the tokens from `first` on, ranks are those of the likeliest winners.
+    fn fill(&mut self, depth: u32, noise: Option<(&Coupling, usize)>, tree: &mut TokenTree) {
         self.filled.clear();
+        self.ordered.clear();
+        self.ordered.push(self.in_order(tree.token(NodeId::ROOT), noise, 0));
         for node in self.template.nodes() {
             let parent = match node.parent {
                 None => Some(NodeId::ROOT),
                 Some(parent) => self.filled[parent],
             };
             let filled = parent.filter(|parent| tree.depth(*parent) < depth).and_then(|parent| {
-                let row = self.successors.get(tree.token(parent) as usize)?;
-                let token = row[usize::from(node.rank)];
-                if token == NONE {
-                    return None;
-                }
-                tree.insert(parent, token, node.value, node.rank, SOURCE).node()
+                // Nodes are added in the order of their ids.
+                let Candidate { token, .. } = self.ordered[parent.index()][usize::from(node.rank)];
+                (token != NONE.token)
+                    .then(|| tree.insert(parent, token, node.value, node.rank, SOURCE).node())?
             });
+            if let Some(filled) = filled {
+                self.ordered.push(self.in_order(tree.token(filled), noise, tree.depth(filled) as usize));
+            }
             self.filled.push(filled);
         }
     }
 
+    /// The successors of a token so many places after the first.
+    fn in_order(
+        &self,
+        token: u32,
+        noise: Option<(&Coupling, usize)>,
+        depth: usize,
+    ) -> [Candidate; MOST_RANKS] {
+        let mut row = self.successors.get(token as usize).copied().unwrap_or([NONE; MOST_RANKS]);
+        if let Some((coupling, first)) = noise {
+            coupling.order(first + depth, &mut row);
+        }
+        row
+    }
+
     /// Keeps what the verifier offered after a row.
-    fn note(&mut self, token: u32, offered: impl Iterator<Item = u32>) {
+    fn note(&mut self, token: u32, offered: impl Iterator<Item = Candidate>) {
         let Some(row) = self.successors.get_mut(token as usize) else { return };
         *row = [NONE; MOST_RANKS];
         for (place, successor) in row.iter_mut().zip(offered) {
@@ -90,7 +112,8 @@ impl Drafter for Recycling {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
         let depth = self.limits.depth.min(u32::try_from(budget.depth).unwrap_or(u32::MAX));
-        self.fill(depth, tree);
+        let noise = budget.coupling.as_ref().map(|coupling| (coupling, budget.history.len()));
+        self.fill(depth, noise, tree);
         budget.stats.add_time(StepStage::Draft, lap.next());
         Ok(())
     }
@@ -105,7 +128,7 @@ impl Drafter for Recycling {
             if let Some(row) = self.successors.get_mut(pair[0] as usize)
                 && row[0] == NONE
             {
-                row[0] = pair[1];
+                row[0] = Candidate { token: pair[1], log_prob: 0.0 };
             }
         }
     }
@@ -117,7 +140,7 @@ impl Drafter for Recycling {
         for on_path in [false, true] {
             for (row, node) in rows.iter().enumerate() {
                 if path.binary_search(node).is_ok() == on_path {
-                    self.note(tree.token(*node), offers.row(row).iter().map(|c| c.token));
+                    self.note(tree.token(*node), offers.row(row).iter().copied());
                 }
             }
         }
@@ -129,7 +152,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{sample::Candidate, speculate::CandidateRows};
+    use crate::speculate::CandidateRows;
 
     fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
         StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
@@ -138,7 +161,7 @@ mod tests {
     fn filled(drafter: &mut Recycling, root: u32, depth: u32) -> TokenTree {
         let mut tree = TokenTree::with_capacity(128);
         tree.reset(root);
-        drafter.fill(depth, &mut tree);
+        drafter.fill(depth, None, &mut tree);
         tree.check().unwrap();
         tree
     }
@@ -146,6 +169,10 @@ mod tests {
     /// Successors that are a function of the token: as many as `most`.
     fn offered(token: u32, most: usize) -> Vec<u32> {
         (0..most as u32).map(|rank| (token * 7 + rank * 3 + 1) % 50).collect()
+    }
+
+    fn candidates(tokens: &[u32]) -> impl Iterator<Item = Candidate> {
+        tokens.iter().map(|token| Candidate { token: *token, log_prob: 0.0 })
     }
 
     fn teach(drafter: &mut Recycling, tree: &TokenTree, path: &[NodeId], most: usize) {
@@ -163,7 +190,7 @@ mod tests {
         let mut drafter = Recycling::new(50, &shape(6, 14, 80));
         assert_eq!(filled(&mut drafter, 3, 6).len(), 1);
         for token in 0..50 {
-            drafter.note(token, offered(token, MOST_RANKS).into_iter());
+            drafter.note(token, candidates(&offered(token, MOST_RANKS)));
         }
         let tree = filled(&mut drafter, 3, 6);
         assert_eq!(tree.len(), 80);
@@ -225,7 +252,7 @@ mod tests {
     #[test]
     fn a_prompt_fills_only_what_is_unknown_and_unknown_tokens_harm_nothing() {
         let mut drafter = Recycling::new(10, &shape(2, 2, 4));
-        drafter.note(3, [5, 6].into_iter());
+        drafter.note(3, candidates(&[5, 6]));
         drafter.begin(&[3, 7, 8, 7, 9, 400, 2]);
         let known = |token| drafter.successors(token).collect::<Vec<_>>();
         assert_eq!((known(3), known(7), known(8), known(9)), (vec![5, 6], vec![8], vec![7], vec![400]));

@@ -10,6 +10,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, path::Path};
 
 use crate::{
     plan::{DrafterId, ProposalLimits, ReplayDrafter, RetrievalSettings},
+    sample::Coupling,
     speculate::{
         CorpusStore, SpeculateError, StepShape,
         corpus::{LONGEST_MATCH, Match, Occurrences},
@@ -75,7 +76,8 @@ pub struct Retrieval {
     lookup: Option<Lookup>,
     limits: ProposalLimits,
     frontier: BinaryHeap<Open>,
-    children: Vec<(u32, Occurrences)>,
+    /// With how much weighs for each.
+    children: Vec<(u32, Occurrences, f32)>,
 }
 
 impl Retrieval {
@@ -122,25 +124,38 @@ impl Retrieval {
         Self { lookup: Some(lookup), ..self }
     }
 
-    /// Opens the most frequent continuations of a node that is in the tree.
-    fn open(&mut self, parent: NodeId, depth: u32, value: f32, found: &Match, most: usize) {
+    /// Opens the most frequent continuations of a node that is in the tree, or those that likeliest win under the noise.
+    fn open(
+        &mut self,
+        (parent, depth, value): (NodeId, u32, f32),
+        found: &Match,
+        most: usize,
+        noise: Option<(&Coupling, usize)>,
+    ) {
         let Match { length, occurrences } = *found;
         self.children.clear();
         let children = &mut self.children;
+        let mut all = 0.0;
         self.store.continuations(occurrences, length + depth as usize, |token, occurrences| {
-            let place = children.partition_point(|(_, o)| o.count() >= occurrences.count());
+            let odds = noise.map_or(1.0, |(coupling, place)| coupling.odds(place, token));
+            let weight = occurrences.count() as f32 * odds;
+            all += weight;
+            let place = children.partition_point(|(_, _, other)| *other >= weight);
             if place < most {
-                children.insert(place, (token, occurrences));
+                children.insert(place, (token, occurrences, weight));
                 children.truncate(most);
             }
         });
-        let all = occurrences.count() as f32;
+        if noise.is_none() {
+            // Occurrences at the ends of documents go on in no way.
+            all = occurrences.count() as f32;
+        }
         let keep = 1.0 - 1.0 / (1.0 + length as f32);
-        self.frontier.extend(self.children.iter().map(|(token, occurrences)| Open {
+        self.frontier.extend(self.children.iter().map(|(token, occurrences, weight)| Open {
             parent,
             token: *token,
             depth: depth + 1,
-            value: value * keep * (occurrences.count() as f32 / all),
+            value: value * keep * (weight / all),
             occurrences: *occurrences,
         }));
     }
@@ -163,15 +178,22 @@ impl ReplayDrafter for Retrieval {
     /// The most frequent continuations of the longest match, `limits.width` of a node, `limits.depth` and 10 tokens deep at most,
     /// until the tree has `limits.nodes` nodes. A node's value is the share of the match's occurrences that go on so, and falls
     /// with depth, faster for shorter matches: it ranks nodes for pruning and claims no probability.
-    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree) {
+    fn propose(
+        &mut self,
+        history: &[u32],
+        limits: &ProposalLimits,
+        coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    ) {
         if let Some(lookup) = &mut self.lookup {
-            ReplayDrafter::propose(lookup, history, limits, tree);
+            ReplayDrafter::propose(lookup, history, limits, coupling, tree);
         }
+        let noise = |depth: u32| coupling.map(|coupling| (coupling, history.len() + depth as usize));
         let Some(found) = self.store.longest_match(history, self.longest, self.shortest) else { return };
         let (depth, most) = (limits.depth.min(DEEPEST), (limits.width as usize).min(MOST_CHILDREN));
         self.frontier.clear();
         if depth > 0 {
-            self.open(NodeId::ROOT, 0, 1.0, &found, most);
+            self.open((NodeId::ROOT, 0, 1.0), &found, most, noise(0));
         }
         while let Some(best) = self.frontier.pop() {
             let Open { parent, token, depth: at, value, occurrences } = best;
@@ -180,7 +202,7 @@ impl ReplayDrafter for Retrieval {
                 return;
             };
             if at < depth {
-                self.open(node, at, value, &Match { occurrences, ..found }, most);
+                self.open((node, at, value), &Match { occurrences, ..found }, most, noise(at));
             }
         }
     }

@@ -7,17 +7,20 @@
 
 use crate::{
     plan::{DrafterId, GrowthChoice},
-    runtime::{Choice, DraftPhase, DraftPhaseSize, DraftVariant, GrowingTree, Session, SkipSet},
+    runtime::{
+        Choice, DraftPhase, DraftPhaseSize, DraftVariant, ExecutableSet, GrowingTree, Session, SkipSet,
+    },
     sample::Candidate,
     speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
 use super::{
-    AheadDrafter, Budget, Drafter, OneLaunchDrafter, Verified,
+    AheadDrafter, Budget, Drafter, OneLaunchDrafter, TraceObserver, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
+    ranking::Ranking,
     registry::source_of,
 };
 
@@ -70,7 +73,7 @@ impl SelfDrafter {
         shape: &StepShape,
     ) -> Result<Self, SpeculateError> {
         let (growth, choice) = Growth::equal(session.set(), shape)?;
-        let (nodes, top_k) = (shape.tree_nodes(), choice.k);
+        let nodes = shape.tree_nodes();
         Ok(Self {
             source,
             skip,
@@ -78,9 +81,9 @@ impl SelfDrafter {
             choice,
             growth,
             rows: Vec::with_capacity(shape.draft_width),
-            candidates: Vec::with_capacity(top_k),
+            candidates: Vec::with_capacity(ExecutableSet::MOST_CANDIDATES),
             forwards: Vec::with_capacity(shape.depth),
-            heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width), top_k),
+            heads: Heads::with_capacity(nodes, nodes.min(shape.verify_width)),
             phase: None,
             growth_rows: u32::try_from(shape.draft_width).expect("widths are small"),
         })
@@ -110,6 +113,22 @@ impl SelfDrafter {
         }
     }
 
+    /// Offers the noted candidates of a node, after ranking them for the place of the token that follows it.
+    fn expand(
+        &mut self,
+        tree: &mut TokenTree,
+        (node, place): (NodeId, usize),
+        ranking: &Ranking,
+        observer: &mut Option<&mut dyn TraceObserver>,
+    ) {
+        ranking.rank(place, &mut self.candidates);
+        if let Some(observer) = observer.as_deref_mut() {
+            observer.expanded(node, &self.candidates);
+        }
+        let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
+        self.growth.expand(tree, node, candidates, self.source);
+    }
+
     /// What it leaves out.
     pub(super) fn skip(&self) -> &SkipSet {
         &self.skip
@@ -132,12 +151,13 @@ impl Drafter for SelfDrafter {
     /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
     /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let Budget { session, history, depth, rows, stats, mut observer } = budget;
-        if self.phase.is_some() && observer.is_none() {
+        let Budget { session, history, depth, rows, coupling, stats, mut observer } = budget;
+        // The device ranks without noise.
+        if self.phase.is_some() && observer.is_none() && coupling.is_none() {
             return propose_in_one_launch(
                 self,
                 tree,
-                Budget { session, history, depth, rows, stats, observer },
+                Budget { session, history, depth, rows, coupling, stats, observer },
             );
         }
         self.growth.restart();
@@ -147,30 +167,25 @@ impl Drafter for SelfDrafter {
         let mut lap = Lap::start();
         let head = self.heads.take(tree.token(NodeId::ROOT), session.committed());
         let has_head = head.is_some();
+        let ranking = Ranking::new(self.choice, coupling);
         if let Some(candidates) = head {
-            if let Some(observer) = observer.as_deref_mut() {
-                observer.expanded(NodeId::ROOT, candidates);
-            }
-            let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
-            self.growth.expand(tree, NodeId::ROOT, candidates, self.source);
+            self.candidates.clear();
+            self.candidates.extend_from_slice(candidates);
+            self.expand(tree, (NodeId::ROOT, history.len()), &ranking, &mut observer);
             stats.heads_ahead += 1;
         }
         for growth in 0..depth {
             if growth > 0 || !has_head {
                 let forward = tree_forward(session, tree, &self.rows)?;
-                let choices = forward.choose_of(self.variant, self.choice, Some(&self.skip));
+                let choices = forward.choose_of(self.variant, ranking.choice(), Some(&self.skip));
                 stats.add_time(StepStage::Draft, lap.next());
                 self.forwards.push(u32::try_from(self.rows.len()).expect("widths are small"));
-                for (row, node) in self.rows.iter().enumerate() {
-                    let candidates = choices.row(row);
+                for row in 0..self.rows.len() {
+                    let candidates = choices.row(row).iter();
                     self.candidates.clear();
-                    self.candidates
-                        .extend(candidates.iter().map(|(token, log_prob)| Candidate { token, log_prob }));
-                    if let Some(observer) = observer.as_deref_mut() {
-                        observer.expanded(*node, &self.candidates);
-                    }
-                    let candidates = self.candidates.iter().map(|c| (c.token, c.log_prob));
-                    self.growth.expand(tree, *node, candidates, self.source);
+                    self.candidates.extend(candidates.map(|(token, log_prob)| Candidate { token, log_prob }));
+                    let node = (self.rows[row], history.len() + growth);
+                    self.expand(tree, node, &ranking, &mut observer);
                 }
             }
             self.growth.grow(tree, self.source, &mut self.rows);
@@ -230,7 +245,8 @@ impl OneLaunchDrafter for SelfDrafter {
 
 impl AheadDrafter for SelfDrafter {
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError> {
-        self.heads.draft(verified, session, self.variant, self.choice, Some(&self.skip))
+        let choice = Ranking::new(self.choice, verified.coupling).choice();
+        self.heads.draft(verified, session, self.variant, choice, Some(&self.skip))
     }
 
     fn keep_head(&mut self, row: usize, _history: &[u32], session: &mut Session) {

@@ -8,6 +8,7 @@ mod automaton;
 
 use crate::{
     plan::{DrafterId, ProposalLimits, ReplayDrafter, SuffixSettings},
+    sample::Coupling,
     speculate::{SpeculateError, StepShape},
     tree::{NodeId, Source, TokenTree},
 };
@@ -94,13 +95,22 @@ impl Suffix {
     }
 
     /// Offers what follows `context` as children of `parent`, by how often it did.
-    fn expand(&mut self, parent: NodeId, context: Place, (value, keep): (f32, f32), depth: u32, most: usize) {
+    fn expand(
+        &mut self,
+        (parent, context): (NodeId, Place),
+        (value, keep): (f32, f32),
+        (depth, most): (u32, usize),
+        noise: Option<(&Coupling, usize)>,
+    ) {
         let Some(depth_left) = depth.checked_sub(1) else { return };
-        let continuations = || self.automaton.continuations(context).take(MOST_CONTINUATIONS);
-        let all: u32 = continuations().map(|(_, count)| count).sum();
-        for (token, count) in continuations() {
-            // Half an occurrence more stands for what was never seen.
-            let value = value * keep * count as f32 / (all as f32 + 0.5);
+        let odds = |token| noise.map_or(1.0, |(coupling, place)| coupling.odds(place, token));
+        let weighted = |(token, count): (u32, u32)| (token, count as f32 * odds(token));
+        let continuations = || self.automaton.continuations(context).take(MOST_CONTINUATIONS).map(weighted);
+        let all: f32 = continuations().map(|(_, weight)| weight).sum();
+        // Half an occurrence more stands for what was never seen.
+        let unseen = 0.5 * noise.map_or(1.0, |_| Coupling::UNKNOWN_ODDS);
+        for (token, weight) in continuations() {
+            let value = value * keep * weight / (all + unseen);
             let place = self.frontier.partition_point(|other| other.value >= value);
             if place < most {
                 self.frontier.truncate(most - 1);
@@ -125,7 +135,14 @@ impl ReplayDrafter for Suffix {
     /// tokens deep for every token that matched, `limits.depth` at most; the best continuations of all together fill the tree
     /// to `limits.nodes`. The value of a node is the product of the shares of its path among what was seen, less for shorter
     /// matches: it ranks nodes for pruning and claims no probability.
-    fn propose(&mut self, history: &[u32], limits: &ProposalLimits, tree: &mut TokenTree) {
+    fn propose(
+        &mut self,
+        history: &[u32],
+        limits: &ProposalLimits,
+        coupling: Option<&Coupling>,
+        tree: &mut TokenTree,
+    ) {
+        let noise = |depth: u32| coupling.map(|coupling| (coupling, history.len() + depth as usize));
         if self.is_continued_by(history) {
             self.catch_up(history);
         } else {
@@ -143,14 +160,15 @@ impl ReplayDrafter for Suffix {
             let Some(Match { length, context }) = next else { break };
             let keep = 1.0 - 1.0 / (1.0 + length as f32);
             let depth = depth.min(length.saturating_mul(self.settings.tokens_per_match));
-            self.expand(NodeId::ROOT, context, (1.0, keep), depth, most(tree));
+            self.expand((NodeId::ROOT, context), (1.0, keep), (depth, most(tree)), noise(0));
             (matched, width_left) = (length, width_left - 1);
         }
         while tree.len() < nodes && !self.frontier.is_empty() {
             let Continuation { parent, token, context, value, keep, depth_left } = self.frontier.remove(0);
             let Some(node) = tree.insert(parent, token, value, 0, SOURCE).node() else { return };
             let context = self.automaton.follow(context, token).expect("it was a continuation");
-            self.expand(node, context, (value, keep), depth_left, most(tree));
+            let left = (depth_left, most(tree));
+            self.expand((node, context), (value, keep), left, noise(tree.depth(node)));
         }
     }
 }
@@ -193,7 +211,7 @@ mod tests {
         let limits = drafter.limits;
         let mut tree = TokenTree::with_capacity(64);
         tree.reset(*history.last().unwrap());
-        ReplayDrafter::propose(drafter, history, &limits, &mut tree);
+        ReplayDrafter::propose(drafter, history, &limits, None, &mut tree);
         tree.check().unwrap();
         assert!(tree.len() <= limits.nodes as usize);
         tree
@@ -270,7 +288,7 @@ mod tests {
                 drafter.remember(&history);
             }
             tree.reset(*history.last().unwrap());
-            ReplayDrafter::propose(&mut drafter, &history, &shape.limits(), &mut tree);
+            ReplayDrafter::propose(&mut drafter, &history, &shape.limits(), None, &mut tree);
             drafted += tree.len() - 1;
             assert!(drafter.remembered() <= 16_384 && drafter.frontier.capacity() <= 33);
         }

@@ -183,7 +183,7 @@ impl MakeDrafter for SwiftSettings {
 
 impl Drafter for Swift {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let Budget { session, history, depth, rows, stats, observer } = budget;
+        let Budget { session, history, depth, rows, coupling, stats, observer } = budget;
         let mut lap = Lap::start();
         self.look_back(stats);
         self.tune(session, history)?;
@@ -191,7 +191,7 @@ impl Drafter for Swift {
         stats.skip_search = Some(self.search.counts());
         stats.add_time(StepStage::Tune, lap.next());
         let kept = self.search.kept(&self.applied);
-        let budget = Budget { session, history, depth, rows, stats, observer };
+        let budget = Budget { session, history, depth, rows, coupling, stats, observer };
         match &mut self.caterpillar {
             Some(caterpillar) => caterpillar.propose(tree, budget, self.drafts.skip())?,
             None => self.drafts.propose(tree, budget)?,

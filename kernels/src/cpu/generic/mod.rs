@@ -6,10 +6,12 @@
 mod candidates;
 mod linear;
 mod pointwise;
+mod race;
 
 pub(super) use candidates::{Fold, insert};
 pub(super) use linear::{linear, linear_gated, prepare};
 pub(super) use pointwise::{add, add_into, scale};
+pub(super) use race::Race;
 
 /// Sum of 16 lanes, by halves.
 #[inline(always)]

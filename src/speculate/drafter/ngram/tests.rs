@@ -16,9 +16,9 @@ fn propose(drafter: &mut Ngram, history: &[u32], tree: &mut TokenTree) {
     drafter.catch_up(history);
     drafter.pool.draft(tree, depth, nodes);
     if drafter.settings.backward {
-        drafter.guess_backward(history, (depth, nodes), tree);
+        drafter.guess_backward(history, (depth, nodes), None, tree);
     }
-    drafter.guess_forward(*history.last().unwrap(), (depth, nodes), tree);
+    drafter.guess_forward(history, (depth, nodes), None, tree);
 }
 
 /// Every path of the tree that a text of these n-grams drafts, longest first where one ends.

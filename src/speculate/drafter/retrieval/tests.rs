@@ -24,7 +24,7 @@ fn store(snippets: &[&[u32]]) -> (TempDir, CorpusStore) {
 fn proposed(drafter: &mut dyn ReplayDrafter, history: &[u32], shape: &StepShape) -> TokenTree {
     let mut tree = TokenTree::with_capacity(shape.tree_nodes());
     tree.reset(*history.last().unwrap());
-    drafter.propose(history, &shape.limits(), &mut tree);
+    drafter.propose(history, &shape.limits(), None, &mut tree);
     tree.check().unwrap();
     tree
 }
