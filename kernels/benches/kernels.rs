@@ -183,7 +183,7 @@ fn candidates(criterion: &mut Criterion) {
                     kernels.candidates(
                         Rows::new(black_box(&row), VOCABULARY),
                         0..ranges(VOCABULARY),
-                        choice,
+                        (choice, None),
                         part,
                     );
                     let (found, out) =

@@ -9,12 +9,17 @@
 //!    row.
 //! 4. *Log-probability.* [`scaled`] of the logit relative to the largest, minus [`ln S`](ln_positive).
 //!
+//! *Under noise* ([`RowNoise`]) a token's value is not its logit but the logit over the noise's temperature plus the
+//! [noise](crate::noise) of the token, in f32; the order is that of values, and nothing is summed.
+//!
 //! All of it is in f32, products and sums rounded apart. So the sum's relative error stays below some hundred roundings
 //! at any vocabulary, and nothing depends on how ranges are dealt to threads. Log-probabilities rank drafts and never
 //! decide a token that is emitted.
 
 mod exp;
 mod ln;
+
+use crate::noise::NoiseKey;
 
 pub use exp::exp_nonpositive;
 pub use ln::ln_positive;
@@ -55,6 +60,46 @@ impl Choice {
     #[inline(always)]
     pub(crate) fn inverse(&self) -> Option<f32> {
         self.temperature.map(|temperature| 1.0 / temperature)
+    }
+}
+
+/// The noise by which candidates of rows are ranked, if they are to be the likely winners of a draw.
+#[derive(Clone, Copy, Debug)]
+pub struct RowNoise<'a> {
+    /// The key of every row, `[R]`: of the place of the token that follows it.
+    pub keys: &'a [NoiseKey],
+    /// Divides the logits, positive.
+    pub temperature: f32,
+    /// The tokens of a trimmed head by their places in it; without it a logit's place is its token.
+    pub tokens: Option<&'a [u32]>,
+}
+
+impl<'a> RowNoise<'a> {
+    /// The noise of row `r`.
+    pub(crate) fn of_row(&self, r: usize) -> TokenNoise<'a> {
+        TokenNoise { key: self.keys[r], inverse: 1.0 / self.temperature, tokens: self.tokens }
+    }
+}
+
+/// The noise of one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenNoise<'a> {
+    pub(crate) key: NoiseKey,
+    pub(crate) inverse: f32,
+    pub(crate) tokens: Option<&'a [u32]>,
+}
+
+impl TokenNoise<'_> {
+    /// The token of a place.
+    #[inline(always)]
+    pub(crate) fn token(&self, place: usize) -> u32 {
+        self.tokens.map_or(place as u32, |tokens| tokens[place])
+    }
+
+    /// The value of a logit.
+    #[inline(always)]
+    pub(crate) fn value(&self, logit: f32, place: usize) -> f32 {
+        logit * self.inverse + self.key.gumbel(self.token(place)) as f32
     }
 }
 

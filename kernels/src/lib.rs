@@ -30,6 +30,7 @@ pub mod id;
 pub mod kv;
 pub mod noise;
 mod nonlinearity;
+mod philox;
 pub mod reference;
 pub mod rope;
 pub mod rows;

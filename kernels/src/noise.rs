@@ -17,6 +17,8 @@
 //! A hash costs about a cycle in vector code and a noise a hundred, so a race looks at the upper hash of every token
 //! and computes the noise of those alone that may win by it: [`most`].
 
+use crate::philox::philox4x32_10;
+
 const WEYL: u32 = 0x9E37_79B9;
 const MIX: [u32; 2] = [0x21F0_AAAD, 0xD35A_2D97];
 
@@ -25,6 +27,12 @@ const MIX: [u32; 2] = [0x21F0_AAAD, 0xD35A_2D97];
 pub struct NoiseKey(pub [u32; 4]);
 
 impl NoiseKey {
+    /// The noise that decides the token at `place` of a text, counted from 0, under a seed.
+    pub const fn at(seed: u64, place: u64) -> Self {
+        let counter = [place as u32, (place >> 32) as u32, 0, 0];
+        Self(philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]))
+    }
+
     /// The noise of a token.
     #[inline]
     pub fn gumbel(self, token: u32) -> f64 {
@@ -169,6 +177,12 @@ fn twice_atanh(s: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_seed_and_place_has_a_block_of_its_own() {
+        assert_eq!(NoiseKey::at(0, 0), NoiseKey([0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]));
+        assert_eq!(NoiseKey::at(4 << 32 | 3, 2 << 32 | 1), NoiseKey(philox4x32_10([1, 2, 0, 0], [3, 4])));
+    }
 
     #[test]
     fn logarithms_are_close_to_the_library() {

@@ -143,6 +143,9 @@ pub trait Replay: Capabilities + Send + Debug {
     /// device does after it; results may not be read.
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
 
+    /// Whether candidates are ranked by the [noise](RowInputs::set_noise) of their rows, where there is some.
+    fn ranks_by_noise(&self) -> bool;
+
     /// Whether what was begun still runs. Does not wait.
     fn is_running(&self) -> bool {
         false

@@ -1,6 +1,6 @@
 //! The inputs of one forward, in buffers that are allocated once per executable.
 
-use ygg_kernels::{Choice, KvLayer};
+use ygg_kernels::{Choice, KvLayer, candidates::RowNoise, noise::NoiseKey};
 
 /// Row inputs of one forward of `width` rows. Rows after the used ones are padding: they store nothing, see nothing
 /// and disturb nothing.
@@ -15,6 +15,9 @@ pub struct RowInputs {
     tail_capacity: usize,
     output_rows: Vec<u32>,
     choice: Choice,
+    /// The keys of the rows' noise, `[W]`, and its temperature.
+    keys: Vec<NoiseKey>,
+    noise: Option<f32>,
     given: Vec<f32>,
     used: usize,
 }
@@ -37,6 +40,8 @@ impl RowInputs {
             tail_capacity,
             output_rows: vec![0; outputs],
             choice: Choice::ARGMAX,
+            keys: vec![NoiseKey([0; 4]); width],
+            noise: None,
             given: Vec::new(),
             used: 0,
         };
@@ -54,6 +59,7 @@ impl RowInputs {
     /// Makes every row padding again.
     pub fn clear(&mut self) {
         self.used = 0;
+        self.noise = None;
         for row in 0..self.width() {
             self.pad(row);
         }
@@ -120,6 +126,25 @@ impl RowInputs {
     /// Says which candidates are wanted of every row, if the program shows candidates.
     pub fn set_choice(&mut self, choice: Choice) {
         self.choice = choice;
+    }
+
+    /// Lets candidates of the rows, all of which have an output, be ranked by the noise of a seed that decides the tokens
+    /// after them, over logits at a temperature. The token after position 0 is at place `first` of the text.
+    ///
+    /// # Panics
+    /// If not every row has an output.
+    pub fn set_noise(&mut self, seed: u64, temperature: f32, first: usize) {
+        assert_eq!(self.outputs(), self.width(), "noise is of rows with outputs");
+        for (key, position) in self.keys.iter_mut().zip(&self.positions) {
+            *key = NoiseKey::at(seed, u64::from(*position) + first as u64);
+        }
+        self.noise = Some(temperature);
+    }
+
+    /// The noise that candidates are ranked by, if any was set since the rows were cleared; `tokens` are those of a
+    /// trimmed head.
+    pub fn noise<'a>(&'a self, tokens: Option<&'a [u32]>) -> Option<RowNoise<'a>> {
+        self.noise.map(|temperature| RowNoise { keys: &self.keys, temperature, tokens })
     }
 
     /// `W`.

@@ -424,6 +424,11 @@ impl Session {
         self.instruments().poison_slots(scratch, seed);
     }
 
+    /// Whether candidates can be ranked by noise.
+    pub fn ranks_by_noise(&self) -> bool {
+        self.replay.ranks_by_noise()
+    }
+
     pub(super) fn instruments(&mut self) -> &mut dyn Instruments {
         self.replay.instruments().expect("the backend has instruments")
     }
@@ -501,6 +506,19 @@ impl<'a> Forward<'a> {
             tail[0] = slot;
             1
         });
+    }
+
+    /// Lets [`choose_of`](Self::choose_of) rank candidates by the noise of a seed, over logits at a temperature: the values
+    /// of candidates are then logits over that temperature plus noise. The token after position 0 is at place `first` of the
+    /// text. Said after all rows were added.
+    ///
+    /// # Panics
+    /// If the session [ranks by no noise](Session::ranks_by_noise).
+    #[must_use]
+    pub fn under_noise(self, seed: u64, temperature: f32, first: usize) -> Self {
+        assert!(self.session.ranks_by_noise(), "the backend ranks by logits alone");
+        self.session.inputs.planned[self.width].set_noise(seed, temperature, first);
+        self
     }
 
     /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.

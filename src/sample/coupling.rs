@@ -5,9 +5,12 @@
 //! Suresh, <https://arxiv.org/abs/2408.07978>). Where `q` is `p`, the first candidate is the verifier's token, however
 //! unlikely it was. Nothing that is drafted changes a draw.
 
-use ygg_kernels::candidates::{exp_nonpositive, ln_positive};
+use ygg_kernels::{
+    candidates::{exp_nonpositive, ln_positive},
+    noise::NoiseKey,
+};
 
-use super::{Candidate, Sampling, noise_key};
+use super::{Candidate, Sampling};
 
 /// The noise of one request, and what its filters leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +22,17 @@ impl Coupling {
     /// Of a request that is drawn by noise; `None` if it takes the best token.
     pub fn of(sampling: Sampling) -> Option<Self> {
         (!sampling.is_greedy()).then_some(Self { sampling })
+    }
+
+    /// The request's seed.
+    pub fn seed(&self) -> u64 {
+        self.sampling.seed
+    }
+
+    /// Whether any token may be drawn, since no filter leaves some out.
+    pub fn admits_all(&self) -> bool {
+        let Sampling { temperature: _, top_k, top_p, min_p, seed: _ } = self.sampling;
+        top_k == 0 && top_p == 1.0 && min_p == 0.0
     }
 
     /// The temperature that candidates' log-probabilities must be at, which is the request's.
@@ -35,12 +49,21 @@ impl Coupling {
     /// what drafters of greedy requests rank by.
     pub fn rank(&self, place: usize, draft_temperature: f32, k: usize, candidates: &mut Vec<Candidate>) {
         self.filter(candidates);
-        let key = noise_key(self.sampling.seed, place as u64);
-        let sharpness = self.sampling.temperature / draft_temperature;
+        let key = NoiseKey::at(self.sampling.seed, place as u64);
         for candidate in candidates.iter_mut() {
-            candidate.log_prob = (candidate.log_prob + key.gumbel(candidate.token) as f32) * sharpness;
+            candidate.log_prob += key.gumbel(candidate.token) as f32;
         }
         candidates.sort_unstable_by(likelier);
+        self.value(draft_temperature, k, candidates);
+    }
+
+    /// As [`rank`](Self::rank) of the candidates that are best under the noise, the best first, with its noise added to
+    /// what was their log-probability up to a common constant. What is beyond them hardly wins.
+    pub fn value(&self, draft_temperature: f32, k: usize, candidates: &mut Vec<Candidate>) {
+        let sharpness = self.sampling.temperature / draft_temperature;
+        for candidate in candidates.iter_mut() {
+            candidate.log_prob *= sharpness;
+        }
         let Some(best) = candidates.first().map(|candidate| candidate.log_prob) else { return };
         let total: f32 = candidates.iter().map(|candidate| exp_nonpositive(candidate.log_prob - best)).sum();
         let total = ln_positive(total);
@@ -53,7 +76,7 @@ impl Coupling {
     /// Orders tokens with logits as the noise at `place` would choose among them, the winner first, and adds the noise to
     /// their values. Those of negative infinity come last.
     pub fn order(&self, place: usize, candidates: &mut [Candidate]) {
-        let key = noise_key(self.sampling.seed, place as u64);
+        let key = NoiseKey::at(self.sampling.seed, place as u64);
         for candidate in &mut *candidates {
             candidate.log_prob =
                 candidate.log_prob / self.sampling.temperature + key.gumbel(candidate.token) as f32;
@@ -71,7 +94,7 @@ impl Coupling {
     /// What the noise of a token multiplies its probability with: of tokens that are all known, each wins as likely as
     /// its share in the sum of products.
     pub fn odds(&self, place: usize, token: u32) -> f32 {
-        noise_key(self.sampling.seed, place as u64).odds(token) as f32
+        NoiseKey::at(self.sampling.seed, place as u64).odds(token) as f32
     }
 
     /// [`odds`](Self::odds) of noise that is not known, which has the mean of Euler's constant.
@@ -128,7 +151,7 @@ mod tests {
     }
 
     fn logits(seed: u64) -> Vec<f32> {
-        (0..64).map(|i| (noise_key(seed, i).0[0] >> 24) as f32 / 40.0).collect()
+        (0..64).map(|i| (NoiseKey::at(seed, i).0[0] >> 24) as f32 / 40.0).collect()
     }
 
     #[test]
@@ -162,7 +185,7 @@ mod tests {
             let (coupling, own) = (Coupling::of(sampling).unwrap(), logits(seed / 8));
             let mut candidates = head(&own, &coupling, 64);
             coupling.rank(5, 0.4, 2, &mut candidates);
-            let error = |token: usize| 0.4 * noise_key(seed + rounds, 9).gumbel(token as u32) as f32;
+            let error = |token: usize| 0.4 * NoiseKey::at(seed + rounds, 9).gumbel(token as u32) as f32;
             let theirs: Vec<f32> =
                 own.iter().enumerate().map(|(token, logit)| logit + error(token)).collect();
             let drawn = Sampler::new(sampling, 64).unwrap().draw(&theirs, 5);

@@ -11,7 +11,6 @@
 //! * [`Candidate`]: a continuation and its log-probability, for tree growth
 //! * [`Coupling`]: candidates in the order in which the noise of a request will choose among them
 //! * [`LogNormaliser`]: log-probabilities to report
-//! * [`noise_key`], [`philox4x32_10`]: the counter-based generator
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +20,6 @@ mod coupling;
 mod exp;
 mod log_prob;
 mod parameter;
-mod philox;
 mod rank;
 mod sampler;
 mod sampling;
@@ -31,7 +29,6 @@ pub use candidate::Candidate;
 pub use coupling::Coupling;
 pub use log_prob::LogNormaliser;
 pub use parameter::{Parameter, Values};
-pub use philox::{noise_key, philox4x32_10};
 pub use rank::{argmax, top};
 pub use sampler::Sampler;
 pub use sampling::{SampleError, Sampling};

@@ -16,13 +16,12 @@
 
 use ygg_kernels::{
     cpu::Kernels,
-    noise::{Leader, score},
+    noise::{Leader, NoiseKey, score},
 };
 
 use super::{
     Candidate, SampleError, Sampling,
     exp::exp_nonpositive,
-    noise_key,
     rank::{argmax, key, max, select_top},
 };
 
@@ -98,7 +97,7 @@ impl Sampler {
             return argmax(logits);
         }
         let Sampling { temperature, top_k: _, top_p, min_p, seed } = self.sampling;
-        let key = noise_key(seed, position);
+        let key = NoiseKey::at(seed, position);
         if self.kept_by_top_k().is_none() && top_p == 1.0 {
             // What is left of the filters asks of a token nothing but its own weight.
             let least = f64::from(min_p);

@@ -2,18 +2,24 @@
 
 use crate::{
     Rows, RowsMut,
-    candidates::{Choice, LANES, RANGE, finish_row, weight},
+    candidates::{Choice, LANES, RANGE, RowNoise, finish_row, weight},
 };
 
-/// Writes a row of candidates for each row of `logits`, `[R, V]` to `[R, 2 most + 1]`.
+/// Writes a row of candidates for each row of `logits`, `[R, V]` to `[R, 2 most + 1]`, by their values under `noise` if
+/// there is some.
 ///
 /// # Panics
 /// If the choice is impossible or there is no room for it.
-pub fn candidates(logits: Rows<'_>, choice: Choice, mut out: RowsMut<'_>) {
+pub fn candidates(logits: Rows<'_>, choice: Choice, noise: Option<RowNoise<'_>>, mut out: RowsMut<'_>) {
     choice.check(out.columns() / 2);
     assert_eq!(logits.width(), out.width(), "a row of candidates for each of logits");
     for r in 0..logits.width() {
-        let row = logits.row(r);
+        let value = |place: usize, logit: f32| match noise.map(|noise| noise.of_row(r)) {
+            Some(noise) if !logit.is_nan() => noise.value(logit, place),
+            Some(_) | None => logit,
+        };
+        let row: Vec<f32> = logits.row(r).iter().enumerate().map(|(place, logit)| value(place, *logit)).collect();
+        let row = &row[..];
         let mut order: Vec<usize> = (0..row.len()).filter(|&i| !row[i].is_nan()).collect();
         order.sort_by(|&a, &b| row[b].partial_cmp(&row[a]).expect("NaN was filtered").then(a.cmp(&b)));
         let largest = order.first().map(|&i| row[i]);

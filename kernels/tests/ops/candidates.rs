@@ -4,8 +4,9 @@ use super::tiers;
 use proptest::prelude::*;
 use ygg_kernels::{
     Matrix, Norm, Rows, RowsMut, WeightFormat,
-    candidates::{Choice, RANGE, candidate_columns, ranges},
+    candidates::{Choice, RANGE, RowNoise, candidate_columns, ranges},
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, head_scratch_bytes},
+    noise::NoiseKey,
     reference,
     testing::{Noise, Scratch, bits, matrix},
 };
@@ -28,6 +29,10 @@ fn logits(len: usize, levels: usize, noise: &mut Noise) -> Vec<f32> {
 fn choice(noise: &mut Noise, most: usize) -> Choice {
     let temperature = [None, Some(1.0), Some(0.3), Some(1e-40), Some(1.9)][noise.below(5)];
     Choice { k: 1 + noise.below(most), temperature }
+}
+
+fn key(noise: &mut Noise) -> NoiseKey {
+    NoiseKey([(); 4].map(|()| noise.bits() as u32))
 }
 
 /// The candidates that `threads` threads find, each in its even share of the ranges.
@@ -75,6 +80,8 @@ proptest! {
         most in prop_oneof![1usize..12, Just(64usize), Just(2500usize)],
         levels in 1usize..50,
         threads in 1usize..5,
+        is_noisy: bool,
+        is_trimmed: bool,
         seed: u64,
     ) {
         let mut noise = Noise::new(seed);
@@ -82,12 +89,17 @@ proptest! {
         let data = Rows::new(&data, vocabulary);
         let choice = choice(&mut noise, most);
         let columns = candidate_columns(most);
+        let keys: Vec<NoiseKey> = (0..rows).map(|_| key(&mut noise)).collect();
+        let tokens: Vec<u32> = (0..vocabulary as u32).map(|place| 3 * place).collect();
+        let by_noise = RowNoise { keys: &keys, temperature: 0.7, tokens: is_trimmed.then_some(&tokens) };
+        let by_noise = is_noisy.then_some(by_noise);
+        let choice = if is_noisy { Choice { temperature: None, ..choice } } else { choice };
         let mut expected = vec![f32::NAN; rows * columns];
-        reference::candidates(data, choice, RowsMut::new(&mut expected, columns));
+        reference::candidates(data, choice, by_noise, RowsMut::new(&mut expected, columns));
         let layout = FoundLayout::new(rows, vocabulary, most, threads);
         for kernels in tiers() {
             let found = found(kernels, layout, (threads, vocabulary, most), choice, rows, |ranges, part| {
-                kernels.candidates(data, ranges, choice, part);
+                kernels.candidates(data, ranges, (choice, by_noise), part);
             });
             prop_assert_eq!(said(&found, most), said(&expected, most), "{}, {:?}", kernels.tier(), choice);
         }
@@ -101,6 +113,7 @@ proptest! {
         width in 1usize..20,
         threads in 1usize..4,
         is_normed: bool,
+        is_noisy: bool,
         seed: u64,
     ) {
         let mut noise = Noise::new(seed);
@@ -118,7 +131,11 @@ proptest! {
             x[noise.below(width * columns)] = f32::NAN;
         }
         let norm = is_normed.then_some(Norm { weight: &gain, eps: 1e-5 });
+        let keys: Vec<NoiseKey> = (0..width).map(|_| key(&mut noise)).collect();
+        let by_noise = RowNoise { keys: &keys, temperature: 1.3, tokens: None };
+        let by_noise = is_noisy.then_some(by_noise);
         let choice = choice(&mut noise, 9);
+        let choice = if is_noisy { Choice { temperature: None, ..choice } } else { choice };
         let layout = FoundLayout::new(width, vocabulary, 9, threads);
         for kernels in tiers() {
             let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, width, columns));
@@ -127,10 +144,10 @@ proptest! {
             kernels.linear(&packed, &x, 0..packed.tiles(), Epilogue::Store, RowsMut::new(&mut logits, vocabulary));
             let mut expected = vec![f32::NAN; width * candidate_columns(9)];
             let logits = Rows::new(&logits, vocabulary);
-            reference::candidates(logits, choice, RowsMut::new(&mut expected, candidate_columns(9)));
+            reference::candidates(logits, choice, by_noise, RowsMut::new(&mut expected, candidate_columns(9)));
             let found = found(kernels, layout, (threads, vocabulary, 9), choice, width, |ranges, part| {
                 let mut scratch = Scratch::new(head_scratch_bytes(width));
-                kernels.head_candidates(&packed, &x, ranges, choice, scratch.bytes(), part);
+                kernels.head_candidates(&packed, &x, ranges, (choice, by_noise), scratch.bytes(), part);
             });
             prop_assert_eq!(said(&found, 9), said(&expected, 9), "{} {}", format, kernels.tier());
         }
@@ -145,7 +162,7 @@ fn a_part_is_used_anew() {
     let mut rows = Vec::new();
     for _ in 0..2 {
         let part = layout.part(&mut memory.bytes()[..layout.part_bytes()]);
-        Kernels::portable().candidates(Rows::new(&row, 3), 0..1, choice, part);
+        Kernels::portable().candidates(Rows::new(&row, 3), 0..1, (choice, None), part);
         let mut out = [0.0; candidate_columns(3)];
         let parts = &memory.bytes()[..layout.bytes()];
         Kernels::portable().merge_candidates(&layout, parts, 0..1, choice, RowsMut::new(&mut out, 7));

@@ -133,6 +133,10 @@ impl EagerReplay {
 }
 
 impl Replay for EagerReplay {
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn failure(&self) -> Option<&BackendError> {
         None
     }

@@ -247,6 +247,10 @@ impl<'a> Forward<'a> {
 }
 
 impl Replay for CpuReplay {
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn failure(&self) -> Option<&BackendError> {
         self.executables.weights.streamer()?.failure()
     }

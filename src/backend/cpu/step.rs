@@ -335,7 +335,8 @@ impl CpuStep {
             }
             Kind::Candidates { head, most: _, tokens, x, out } => {
                 let layout = self.found_layout(weights, worker.threads).expect("it finds candidates");
-                let choice = inputs.choice();
+                let noise = inputs.noise(tokens.as_ref().map(HeadTokens::as_slice));
+                let choice = (inputs.choice(), noise);
                 let part = layout.part(forward.found_part(worker, &layout));
                 match head {
                     None => {
@@ -359,7 +360,7 @@ impl CpuStep {
                 worker.wait();
                 let rows = worker.share(out.rows);
                 let found = forward.found(&layout);
-                kernels.merge_candidates(&layout, found, rows.clone(), choice, forward.write(out));
+                kernels.merge_candidates(&layout, found, rows.clone(), inputs.choice(), forward.write(out));
                 if let Some(tokens) = tokens {
                     rows.for_each(|row| tokens.name_candidates(forward.own_row(out, row)));
                 }

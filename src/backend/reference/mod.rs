@@ -279,7 +279,8 @@ impl ReferenceReplay {
                 kernels::select_rows(given, &all, write());
             }
             Op::Candidates { head: None, most: _, tokens } => {
-                kernels::candidates(read(0), inputs.choice(), write());
+                let noise = inputs.noise(tokens.as_ref().map(HeadTokens::as_slice));
+                kernels::candidates(read(0), inputs.choice(), noise, write());
                 self.name_candidates(tokens.as_ref(), result);
             }
             Op::Candidates { head: Some(ir::Head { weights, norm }), most: _, tokens } => {
@@ -296,7 +297,8 @@ impl ReferenceReplay {
                     let out = RowsMut::new(&mut logits, vocabulary).slice_columns(columns);
                     linear(x, matrix, out);
                 }
-                kernels::candidates(Rows::new(&logits, vocabulary), inputs.choice(), write());
+                let noise = inputs.noise(tokens.as_ref().map(HeadTokens::as_slice));
+                kernels::candidates(Rows::new(&logits, vocabulary), inputs.choice(), noise, write());
                 self.name_candidates(tokens.as_ref(), result);
             }
         }
@@ -304,6 +306,10 @@ impl ReferenceReplay {
 }
 
 impl Replay for ReferenceReplay {
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn failure(&self) -> Option<&BackendError> {
         None
     }

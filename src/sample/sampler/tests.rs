@@ -42,7 +42,7 @@ fn obvious_draw(sampling: &Sampling, logits: &[f32], position: u64) -> u32 {
         return argmax(logits);
     }
     let max = logits.iter().copied().filter(|l| !l.is_nan()).fold(f32::NEG_INFINITY, f32::max);
-    let key = noise_key(sampling.seed, position);
+    let key = NoiseKey::at(sampling.seed, position);
     let noisy = |id: u32| {
         let x = score(logits[id as usize], max, f64::from(sampling.temperature));
         if x == f64::NEG_INFINITY { x } else { x + key.gumbel(id) }
@@ -53,7 +53,7 @@ fn obvious_draw(sampling: &Sampling, logits: &[f32], position: u64) -> u32 {
 
 /// Uniform in [0, 1).
 fn uniform(seed: u64, place: u64) -> f64 {
-    f64::from(noise_key(seed, place).0[3]) / 2_f64.powi(32)
+    f64::from(NoiseKey::at(seed, place).0[3]) / 2_f64.powi(32)
 }
 
 fn assert_same(sampling: Sampling, logits: &[f32], positions: std::ops::Range<u64>) {

@@ -60,13 +60,14 @@ impl Caterpillar {
         skip: &SkipSet,
     ) -> Result<(), SpeculateError> {
         let Budget { session, history, depth, rows: _, coupling, stats, mut observer } = budget;
-        let ranking = Ranking::new(self.choice, coupling);
+        let ranking = Ranking::new(self.choice, coupling, session);
         self.forwards.clear();
         let mut lap = Lap::start();
         let depth = depth.min(MOST_DRAFTED);
         let mut tip = NodeId::ROOT;
         for drafted in 0..depth {
-            let choices = tree_forward(session, tree, &[tip])?.choose(ranking.choice(), Some(skip));
+            let (forward, choice) = ranking.asked(tree_forward(session, tree, &[tip])?, 0);
+            let choices = forward.choose(choice, Some(skip));
             stats.add_time(StepStage::Draft, lap.next());
             self.forwards.push(1);
             self.candidates.clear();

@@ -8,13 +8,13 @@
 //! tree's rows, whose keys and values they read.
 
 use crate::{
-    runtime::{Choice, DraftVariant, ExecutableSet, Session, SkipSet},
+    runtime::{DraftVariant, ExecutableSet, Session, SkipSet},
     sample::Candidate,
     speculate::{CandidateRows, SpeculateError},
     tree::tail_slots,
 };
 
-use super::Verified;
+use super::{Verified, ranking::Ranking};
 
 /// The heads of one step after another, in buffers reserved once.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Heads {
         verified: &Verified<'_>,
         session: &mut Session,
         trimmed: Option<DraftVariant>,
-        choice: Choice,
+        ranking: &Ranking,
         skip: Option<&SkipSet>,
     ) -> Result<(), SpeculateError> {
         self.forget();
@@ -86,6 +86,7 @@ impl Heads {
             });
             self.tokens.push(verifier_tokens[*row]);
         }
+        let (forward, choice) = ranking.asked(forward, 0);
         forward.begin_choice_of(trimmed, choice, skip);
         Ok(())
     }

@@ -50,6 +50,16 @@ enum Reads {
     HiddenRows { own: Vec<f32>, columns: usize },
 }
 
+impl Reads {
+    /// Tokens of the text before the first that has a row.
+    fn skipped(&self) -> usize {
+        match self {
+            Reads::Tokens => 0,
+            Reads::HiddenRows { .. } => 1,
+        }
+    }
+}
+
 /// The drafter that runs a model with a cache of its own.
 ///
 /// Of a model that reads hidden rows, the text begins with the second token, since nothing is before the first.
@@ -150,21 +160,13 @@ impl ModelDrafter {
         Ok(Self { growth, ..self })
     }
 
-    /// Tokens of the text before the first that has a row.
-    fn skipped(&self) -> usize {
-        match self.reads {
-            Reads::Tokens => 0,
-            Reads::HiddenRows { .. } => 1,
-        }
-    }
-
     /// Keeps of the cache what is of the sequence `history`, whose last token is the next root, and commits what was drafted of it.
     fn follow(&mut self, history: &[u32]) {
         let committed = &history[..history.len() - 1];
         let same = self.text.iter().zip(committed).take_while(|(own, said)| own == said).count();
         if same < self.text.len() {
             self.text.truncate(same);
-            self.own.truncate(same.saturating_sub(self.skipped()));
+            self.own.truncate(same.saturating_sub(self.reads.skipped()));
             self.forwarded.clear();
         }
         let (mut node, mut rest) = (None, &committed[same..]);
@@ -184,7 +186,7 @@ impl ModelDrafter {
             self.own.commit(&self.path);
         }
         self.forwarded.clear();
-        if self.text.len() < self.skipped() && !committed.is_empty() {
+        if self.text.len() < self.reads.skipped() && !committed.is_empty() {
             self.text.push(committed[0]);
         }
     }
@@ -219,7 +221,7 @@ impl ModelDrafter {
 
     /// Rows that its context still holds after the text before the root at `root`.
     fn room(&self, root: usize) -> usize {
-        root.checked_sub(self.skipped()).map_or(0, |place| self.own.context().saturating_sub(place))
+        root.checked_sub(self.reads.skipped()).map_or(0, |place| self.own.context().saturating_sub(place))
     }
 
     /// Brings the cache so far that a forward of the root holds what it lacks; how deep can be drafted from there, `most` at most.
@@ -245,11 +247,12 @@ impl ModelDrafter {
     fn forward_root(
         &mut self,
         history: &[u32],
-        choice: Choice,
+        ranking: &Ranking,
         session: &Session,
     ) -> Result<(), SpeculateError> {
         let lacking = history.len() - 1 - self.text.len();
         let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
+        let (forward, choice) = ranking.asked(forward, self.reads.skipped());
         let choices = forward.choose_of(self.trimmed, choice, None);
         note(&mut self.candidates, choices.row(lacking).iter(), self.vocabulary);
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
@@ -339,14 +342,14 @@ impl Drafter for ModelDrafter {
         if depth == 0 {
             return Ok(());
         }
-        let ranking = Ranking::new(self.choice, budget.coupling);
+        let ranking = Ranking::new(self.choice, budget.coupling, &self.own);
         match self.heads.take(tree.token(NodeId::ROOT), history.len() - 1) {
             Some(candidates) => {
                 let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
                 note(&mut self.candidates, candidates, self.vocabulary);
                 budget.stats.heads_ahead += 1;
             }
-            None => self.forward_root(history, ranking.choice(), budget.session)?,
+            None => self.forward_root(history, &ranking, budget.session)?,
         }
         budget.stats.add_time(StepStage::Draft, lap.next());
         self.rows.clear();
@@ -453,8 +456,8 @@ impl AheadDrafter for ModelDrafter {
 
     /// As of any forward of its session, that of the tail has run before that of the heads begins.
     fn draft_heads(&mut self, verified: &Verified<'_>, _session: &mut Session) -> Result<(), SpeculateError> {
-        let choice = Ranking::new(self.choice, verified.coupling).choice();
-        self.heads.draft(verified, &mut self.own, self.trimmed, choice, None)
+        let ranking = Ranking::new(self.choice, verified.coupling, &self.own);
+        self.heads.draft(verified, &mut self.own, self.trimmed, &ranking, None)
     }
 
     fn keep_head(&mut self, row: usize, history: &[u32], _session: &mut Session) {
@@ -483,7 +486,8 @@ impl ModelDrafter {
                 forward.give(row, &own[parent.index() * columns..][..*columns]);
             }
         }
-        let choices = forward.choose_of(self.trimmed, ranking.choice(), None);
+        let (forward, choice) = ranking.asked(forward, self.reads.skipped());
+        let choices = forward.choose_of(self.trimmed, choice, None);
         budget.stats.add_time(StepStage::Draft, lap.next());
         if let Reads::HiddenRows { own, columns } = &mut self.reads {
             for (row, node) in self.rows.iter().enumerate() {

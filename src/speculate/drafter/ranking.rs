@@ -1,39 +1,67 @@
 //! The candidates of a model's forwards, as the request will choose among them.
 
 use crate::{
-    runtime::{Choice, ExecutableSet},
+    runtime::{Choice, ExecutableSet, Forward, Session},
     sample::{Candidate, Coupling},
 };
+
+/// Candidates that are looked at under noise: those beyond would share less than a thirtieth of the last one's odds.
+const LISTED: usize = 32;
 
 /// What a drafter asks of a forward for a request, and how it ranks what comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranking {
     /// What its trees grow by: so many candidates of a node, valued at the draft temperature.
     grown: Choice,
-    coupling: Option<Coupling>,
+    order: Order,
+}
+
+/// In which order candidates of a row come.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// By the model's probabilities, and no noise decides.
+    Probable,
+    /// By the model's probabilities: filters need the most probable tokens, or the device knows no noise.
+    ProbableFirst(Coupling),
+    /// By the noise of the token at their row's place.
+    Likely(Coupling),
 }
 
 impl Ranking {
-    pub(super) fn new(grown: Choice, coupling: Option<Coupling>) -> Self {
-        Self { grown, coupling }
+    /// For a request whose tokens are decided by the noise of `coupling`, if any does, by forwards of `session`.
+    pub(super) fn new(grown: Choice, coupling: Option<Coupling>, session: &Session) -> Self {
+        let order = match coupling {
+            None => Order::Probable,
+            Some(coupling) if session.ranks_by_noise() && coupling.admits_all() => Order::Likely(coupling),
+            Some(coupling) => Order::ProbableFirst(coupling),
+        };
+        Self { grown, order }
     }
 
-    /// What is chosen of every row. Noise may choose any token, so as many as there may be are looked at.
-    pub(super) fn choice(&self) -> Choice {
-        match &self.coupling {
-            None => self.grown,
-            Some(coupling) => {
-                Choice { k: ExecutableSet::MOST_CANDIDATES, temperature: Some(coupling.temperature()) }
+    /// What is chosen of every row of a forward all of whose rows were added, in a session that leaves out the first
+    /// `skipped` tokens of the text.
+    pub(super) fn asked<'s>(&self, forward: Forward<'s>, skipped: usize) -> (Forward<'s>, Choice) {
+        match &self.order {
+            Order::Probable => (forward, self.grown),
+            Order::ProbableFirst(coupling) => {
+                // As many as there may be: noise may choose any.
+                let (k, temperature) = (ExecutableSet::MOST_CANDIDATES, Some(coupling.temperature()));
+                (forward, Choice { k, temperature })
+            }
+            Order::Likely(coupling) => {
+                let forward = forward.under_noise(coupling.seed(), coupling.temperature(), 1 + skipped);
+                (forward, Choice { k: LISTED.max(self.grown.k), temperature: None })
             }
         }
     }
 
     /// Makes the candidates of a row, for the token at `place` of the sequence, those of a node.
     pub(super) fn rank(&self, place: usize, candidates: &mut Vec<Candidate>) {
-        if let (Some(coupling), Choice { k, temperature: Some(draft_temperature) }) =
-            (&self.coupling, self.grown)
-        {
-            coupling.rank(place, draft_temperature, k, candidates);
+        let Choice { k, temperature: Some(draft_temperature) } = self.grown else { return };
+        match &self.order {
+            Order::Probable => {}
+            Order::ProbableFirst(coupling) => coupling.rank(place, draft_temperature, k, candidates),
+            Order::Likely(coupling) => coupling.value(draft_temperature, k, candidates),
         }
     }
 }

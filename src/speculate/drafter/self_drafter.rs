@@ -167,7 +167,7 @@ impl Drafter for SelfDrafter {
         let mut lap = Lap::start();
         let head = self.heads.take(tree.token(NodeId::ROOT), session.committed());
         let has_head = head.is_some();
-        let ranking = Ranking::new(self.choice, coupling);
+        let ranking = Ranking::new(self.choice, coupling, session);
         if let Some(candidates) = head {
             self.candidates.clear();
             self.candidates.extend_from_slice(candidates);
@@ -176,8 +176,8 @@ impl Drafter for SelfDrafter {
         }
         for growth in 0..depth {
             if growth > 0 || !has_head {
-                let forward = tree_forward(session, tree, &self.rows)?;
-                let choices = forward.choose_of(self.variant, ranking.choice(), Some(&self.skip));
+                let (forward, choice) = ranking.asked(tree_forward(session, tree, &self.rows)?, 0);
+                let choices = forward.choose_of(self.variant, choice, Some(&self.skip));
                 stats.add_time(StepStage::Draft, lap.next());
                 self.forwards.push(u32::try_from(self.rows.len()).expect("widths are small"));
                 for row in 0..self.rows.len() {
@@ -245,8 +245,8 @@ impl OneLaunchDrafter for SelfDrafter {
 
 impl AheadDrafter for SelfDrafter {
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError> {
-        let choice = Ranking::new(self.choice, verified.coupling).choice();
-        self.heads.draft(verified, session, self.variant, choice, Some(&self.skip))
+        let ranking = Ranking::new(self.choice, verified.coupling, session);
+        self.heads.draft(verified, session, self.variant, &ranking, Some(&self.skip))
     }
 
     fn keep_head(&mut self, row: usize, _history: &[u32], session: &mut Session) {

@@ -1,19 +1,17 @@
 //! Ranges of logits folded into what was found of their rows. Equal in every tier.
 
-use super::sum_lanes;
+use super::{HASHED, largest, least_upper, sum_lanes};
 use crate::{
-    candidates::{LANES, weight},
+    candidates::{LANES, TokenNoise, weight},
     cpu::{
         found::FoundRow,
         lanes::{Lanes, Work},
     },
+    noise::most,
 };
 
 /// Entries that are looked at together when a row's list is already full of better ones: a vector of comparisons.
 const CHUNK: usize = 16;
-
-/// Lanes of the search for a largest logit, joined by halves.
-const WIDE: usize = 2 * LANES;
 
 /// Folds the logits of a range, of ids from `first` on, into a list of `k` and, if the inverse of a temperature is
 /// given, into the ranges' sums.
@@ -22,6 +20,7 @@ pub(in crate::cpu) struct Fold<'a, 'f> {
     pub(in crate::cpu) first: usize,
     pub(in crate::cpu) k: usize,
     pub(in crate::cpu) inverse: Option<f32>,
+    pub(in crate::cpu) noise: Option<TokenNoise<'a>>,
     pub(in crate::cpu) found: &'a mut FoundRow<'f>,
 }
 
@@ -30,8 +29,11 @@ impl Work for Fold<'_, '_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
-        let Self { logits, first, k, inverse, found } = self;
-        fold(logits, first, k, inverse, found);
+        let Self { logits, first, k, inverse, noise, found } = self;
+        match noise {
+            None => fold(logits, first, k, inverse, found),
+            Some(noise) => fold_noisy(logits, first, k, noise, found),
+        }
     }
 }
 
@@ -67,6 +69,35 @@ fn fold(logits: &[f32], first: usize, k: usize, inverse: Option<f32>, found: &mu
     found.set_count(count);
 }
 
+/// As [`fold`] by values under noise. Chunks that no noise can lift above the last of the list are passed over.
+#[inline(always)]
+fn fold_noisy(logits: &[f32], first: usize, k: usize, noise: TokenNoise<'_>, found: &mut FoundRow<'_>) {
+    /// More than values and their bounds are off by rounding.
+    const ROUNDING: f32 = 1e-3;
+    let mut count = found.count();
+    for (block, at) in logits.chunks(HASHED).zip((first..).step_by(HASHED)) {
+        let bound = |logit: f32, upper: u32| logit * noise.inverse + (most(upper) as f32 + ROUNDING);
+        if count == k && block.len() == HASHED && noise.tokens.is_none() {
+            let highest = bound(largest(block), least_upper(noise.key, at as u32));
+            if highest <= found.logits[k - 1] {
+                continue;
+            }
+        }
+        for (&logit, place) in block.iter().zip(at..) {
+            let is_beaten = |upper| count == k && bound(logit, upper) <= found.logits[k - 1];
+            if logit.is_nan() || is_beaten(noise.key.upper(noise.token(place))) {
+                continue;
+            }
+            let value = noise.value(logit, place);
+            if count < k || value > found.logits[k - 1] {
+                let id = f32::from_bits(place as u32);
+                count = insert(&mut found.ids[..k], &mut found.logits[..k], count, id, value);
+            }
+        }
+    }
+    found.set_count(count);
+}
+
 /// Inserts a logit after its equals and betters among the `count` entries of a list, which loses its last if it is
 /// full. Returns how many there are then. The logit is one that belongs into the list.
 #[inline(always)]
@@ -83,27 +114,6 @@ pub(in crate::cpu) fn insert(
     ids.copy_within(place..count - 1, place + 1);
     (logits[place], ids[place]) = (logit, id);
     count
-}
-
-/// The largest that is not NaN, or negative infinity.
-#[inline(always)]
-fn largest(logits: &[f32]) -> f32 {
-    let mut lanes = [f32::NEG_INFINITY; WIDE];
-    let mut chunks = logits.chunks_exact(WIDE);
-    for chunk in &mut chunks {
-        for (lane, &x) in lanes.iter_mut().zip(chunk) {
-            *lane = if x > *lane { x } else { *lane };
-        }
-    }
-    for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane = if x > *lane { x } else { *lane };
-    }
-    for half in [16, 8, 4, 2, 1] {
-        for i in 0..half {
-            lanes[i] = if lanes[i + half] > lanes[i] { lanes[i + half] } else { lanes[i] };
-        }
-    }
-    lanes[0]
 }
 
 /// Sum of the logits' weights relative to `largest`.

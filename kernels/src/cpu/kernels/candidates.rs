@@ -3,7 +3,7 @@
 use super::{Epilogue, Kernels};
 use crate::{
     Rows, RowsMut,
-    candidates::{Choice, RANGE, finish_row, ranges, weight},
+    candidates::{Choice, RANGE, RowNoise, TokenNoise, finish_row, ranges, weight},
     cpu::{
         FoundLayout, FoundPart, PackedLinear, Prepared, TILE,
         activations::floats_mut,
@@ -23,16 +23,24 @@ pub const fn head_scratch_bytes(width: usize) -> usize {
 }
 
 impl Kernels {
-    /// Finds the candidates of `logits` (`[R, V]`) among the ids of the given ranges.
+    /// Finds the candidates of `logits` (`[R, V]`) among the ids of the given ranges, by their values under `noise` if
+    /// there is some.
     ///
     /// # Panics
     /// If shapes disagree or the choice is impossible.
-    pub fn candidates(self, logits: Rows<'_>, ranges: Range<usize>, choice: Choice, mut part: FoundPart<'_>) {
-        self.check_part(logits.width(), logits.columns(), &ranges, choice, &part);
+    pub fn candidates(
+        self,
+        logits: Rows<'_>,
+        ranges: Range<usize>,
+        (choice, noise): (Choice, Option<RowNoise<'_>>),
+        mut part: FoundPart<'_>,
+    ) {
+        self.check_part((logits.width(), logits.columns()), &ranges, (choice, noise), &part);
         for range in ranges {
             let ids = ids(range, logits.columns());
             for r in 0..logits.width() {
-                self.fold(&logits.row(r)[ids.clone()], ids.start, choice, &mut part.row(r));
+                let noise = noise.map(|noise| noise.of_row(r));
+                self.fold(&logits.row(r)[ids.clone()], ids.start, (choice, noise), &mut part.row(r));
             }
         }
     }
@@ -48,12 +56,12 @@ impl Kernels {
         weights: &PackedLinear,
         x: &Prepared<'_>,
         ranges: Range<usize>,
-        choice: Choice,
+        (choice, noise): (Choice, Option<RowNoise<'_>>),
         scratch: &mut [u8],
         mut part: FoundPart<'_>,
     ) {
         let (width, vocabulary) = (x.width(), weights.outputs());
-        self.check_part(width, vocabulary, &ranges, choice, &part);
+        self.check_part((width, vocabulary), &ranges, (choice, noise), &part);
         assert!(scratch.as_ptr().addr().is_multiple_of(64), "scratch must be aligned to 64");
         let block = floats_mut(&mut scratch[..head_scratch_bytes(width)]);
         for range in ranges {
@@ -62,27 +70,38 @@ impl Kernels {
             let tiles = ids.start / TILE..ids.end.div_ceil(TILE);
             self.linear(weights, x, tiles, Epilogue::Store, RowsMut::window(block, ids.clone(), vocabulary));
             for (r, logits) in block.chunks_exact(ids.len()).enumerate() {
-                self.fold(logits, ids.start, choice, &mut part.row(r));
+                let noise = noise.map(|noise| noise.of_row(r));
+                self.fold(logits, ids.start, (choice, noise), &mut part.row(r));
             }
         }
     }
 
     fn check_part(
         self,
-        width: usize,
-        vocabulary: usize,
+        (width, vocabulary): (usize, usize),
         of: &Range<usize>,
-        choice: Choice,
+        (choice, noise): (Choice, Option<RowNoise<'_>>),
         part: &FoundPart<'_>,
     ) {
         let layout = part.layout();
         choice.check(layout.most());
+        if let Some(RowNoise { keys, temperature, tokens }) = noise {
+            assert!(keys.len() >= width, "{} keys of {width} rows", keys.len());
+            assert!(temperature > 0.0 && choice.temperature.is_none(), "values under noise are not summed");
+            assert!(tokens.is_none_or(|tokens| tokens.len() == vocabulary), "a token for each of {vocabulary} places");
+        }
         assert_eq!(width, layout.rows(), "rows of logits and of what is found");
         assert!(of.end <= ranges(vocabulary), "ranges {of:?} of {vocabulary} tokens");
     }
 
-    fn fold(self, logits: &[f32], first: usize, choice: Choice, found: &mut FoundRow<'_>) {
-        self.call(generic::Fold { logits, first, k: choice.k, inverse: choice.inverse(), found });
+    fn fold(
+        self,
+        logits: &[f32],
+        first: usize,
+        (choice, noise): (Choice, Option<TokenNoise<'_>>),
+        found: &mut FoundRow<'_>,
+    ) {
+        self.call(generic::Fold { logits, first, k: choice.k, inverse: choice.inverse(), noise, found });
     }
 
     /// Merges what all threads found into the given rows of candidates, `[R, 2 most + 1]`. Together the parts have

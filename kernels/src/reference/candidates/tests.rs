@@ -8,7 +8,7 @@ fn candidates_of(logits: &[f32], k: usize, temperature: Option<f32>) -> Vec<(u32
     let mut out = vec![f32::NAN; candidate_columns(k)];
     let columns = out.len();
     let choice = Choice { k, temperature };
-    candidates(Rows::new(logits, logits.len()), choice, RowsMut::new(&mut out, columns));
+    candidates(Rows::new(logits, logits.len()), choice, None, RowsMut::new(&mut out, columns));
     Candidates::new(&out).iter().collect()
 }
 
@@ -76,7 +76,7 @@ fn infinities_and_tiny_temperatures_give_no_nan() {
 fn a_row_of_nothing_has_the_token_of_an_argmax() {
     let mut out = [f32::NAN; candidate_columns(2)];
     let nan = [f32::NAN; 5];
-    candidates(Rows::new(&nan, 5), Choice::ARGMAX, RowsMut::new(&mut out, candidate_columns(2)));
+    candidates(Rows::new(&nan, 5), Choice::ARGMAX, None, RowsMut::new(&mut out, candidate_columns(2)));
     let found = Candidates::new(&out);
     assert!(found.is_empty() && found.best() == 0);
 }
@@ -92,5 +92,5 @@ fn a_zero_draft_temperature_is_a_broken_invariant() {
 fn more_than_there_is_room_for_is_a_broken_invariant() {
     let mut out = [0.0; candidate_columns(2)];
     let choice = Choice { k: 3, temperature: None };
-    candidates(Rows::new(&[1.0], 1), choice, RowsMut::new(&mut out, candidate_columns(2)));
+    candidates(Rows::new(&[1.0], 1), choice, None, RowsMut::new(&mut out, candidate_columns(2)));
 }

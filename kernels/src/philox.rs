@@ -3,15 +3,13 @@
 //! Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (SC'11), section 3.3.
 //! <https://doi.org/10.1145/2063384.2063405>
 
-use ygg_kernels::noise::NoiseKey;
-
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Added to the key after each round: the golden ratio and sqrt(3) - 1.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
 /// Four random words for one counter under one key.
-pub const fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(crate) const fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut c, mut k) = (counter, key);
     let mut round = 0;
     while round < ROUNDS {
@@ -22,12 +20,6 @@ pub const fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
         round += 1;
     }
     c
-}
-
-/// The key of the noise at a place of a text, which is drawn by: a block for each seed and place.
-pub const fn noise_key(seed: u64, place: u64) -> NoiseKey {
-    let counter = [place as u32, (place >> 32) as u32, 0, 0];
-    NoiseKey(philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]))
 }
 
 #[cfg(test)]
@@ -49,12 +41,5 @@ mod tests {
         for (counter, key, expected) in cases {
             assert_eq!(philox4x32_10(counter, key), expected);
         }
-    }
-
-    #[test]
-    fn every_seed_and_place_has_a_block_of_its_own() {
-        assert_eq!(noise_key(0, 0), NoiseKey([0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]));
-        let wide = philox4x32_10([1, 2, 0, 0], [3, 4]);
-        assert_eq!(noise_key(4 << 32 | 3, 2 << 32 | 1), NoiseKey(wide));
     }
 }
