@@ -8,7 +8,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::{GuardCounts, Walk, drafter::source_of};
+use super::{GuardCounts, Walk};
 
 named! {
     /// A stage of a step, as the clock sees it.
@@ -176,7 +176,7 @@ impl Stats {
         for node in rows.iter().filter(|node| **node != NodeId::ROOT) {
             let (sources, is_accepted) = (tree.sources(*node), walk.path.binary_search(node).is_ok());
             for (counts, proposer) in self.by_proposer.iter_mut().zip(DrafterId::ALL) {
-                if sources.contains(source_of(proposer)) {
+                if sources.contains(proposer.source()) {
                     counts.drafted += 1;
                     counts.accepted += u64::from(is_accepted);
                 }
