@@ -11,6 +11,7 @@ use petgraph::{
 };
 use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
 
+use super::objective::stage_us;
 use crate::plan::{Schedule, Shape, StaticTree};
 
 #[cfg(test)]
@@ -129,7 +130,6 @@ struct Growth {
     grown: u32,
 }
 
-#[cfg(test)]
 impl<'a> TreeStep<'a> {
     /// A plain step after no tokens that decides nothing, of a drafter without a cache of its own.
     pub(in crate::planner) fn plain(table: &'a LatencyTable, drafter: &'a DrafterName, shape: Shape) -> Self {
@@ -179,7 +179,7 @@ impl TreeStep<'_> {
         }
         let prunes_on_device = self.schedule.prunes_on_device();
         if let Some(nodes) = self.decided_nodes {
-            last = graph.add(self.decision(nodes)?, &[last]);
+            last = graph.add(self.host(Part::Decide, HostStage::Decide, nodes)?, &[last]);
         }
         let by_host = [(Part::Prune, HostStage::Prune), (Part::Mask, HostStage::Mask)];
         for (part, stage) in by_host.into_iter().filter(|_| !prunes_on_device) {
@@ -273,8 +273,13 @@ impl TreeStep<'_> {
     }
 
     fn run(&self, part: Part, stage: Stage, width: u32) -> Result<StageRun, TableError> {
-        let us = self.table.latency_us(&stage, width, self.context)?;
-        Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
+        let us = stage_us(self.table, &stage, width, self.context)?;
+        let resource = match stage {
+            Stage::Host(HostStage::Commit) => Resource::Copy,
+            Stage::Host(_) => Resource::Host,
+            _ => Resource::Compute,
+        };
+        Ok(StageRun { part, stage, resource, us })
     }
 
     /// A forward with the growth after it, as parts of one launch: the first of them as the head, the others as drafts.
@@ -285,18 +290,7 @@ impl TreeStep<'_> {
     }
 
     fn host(&self, part: Part, stage: HostStage, width: u32) -> Result<StageRun, TableError> {
-        let resource = if stage == HostStage::Commit { Resource::Copy } else { Resource::Host };
-        let stage = Stage::Host(stage);
-        let is_measured = self.table.has_stage(&stage);
-        let us = is_measured.then(|| self.table.latency_us(&stage, width, self.context)).transpose()?;
-        Ok(StageRun { part, stage, resource, us })
-    }
-
-    /// Deciding is priced at the smallest measured width that holds the tree.
-    fn decision(&self, nodes: u32) -> Result<StageRun, TableError> {
-        let measured = self.table.widths(&Stage::Host(HostStage::Decide));
-        let width = measured.into_iter().find(|width| *width >= nodes).unwrap_or(nodes);
-        self.host(Part::Decide, HostStage::Decide, width)
+        self.run(part, Stage::Host(stage), width)
     }
 }
 
