@@ -24,7 +24,7 @@ pub use error::SearchError;
 pub use judge::point::NOISE_MARGIN;
 pub use price::makespan::{Lanes, TimeSpan, Timeline};
 pub use price::objective;
-pub use price::stages::{Part, Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
+pub use price::stages::{Resource, StageGraph, StageRun, Tail, TreeStep, Wait};
 pub use price::tally::Tally;
 pub use replay::acceptance::{AcceptedLengths, acceptance_by_rank};
 pub use replay::calibration::JudgedNode;

@@ -14,11 +14,11 @@ use crate::{
 };
 
 use super::{
-    AheadDrafter, Drafter, SpeculateError, StepShape, depth_features,
+    AheadDrafter, Drafter, SpeculateError, StepShape, StepStage, depth_features,
     policy::{DepthOfStep, GuardCounts, PolicyState, StepDone},
     row_sampler::RowSampler,
     sequence::Sequence,
-    stats::{Lap, StepStage},
+    stats::Lap,
     step_outcome::VerifiedCandidates,
 };
 

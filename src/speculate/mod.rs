@@ -32,7 +32,7 @@ mod step_outcome;
 mod tests;
 mod tree_forward;
 
-pub use crate::sample::Candidate;
+pub use crate::{plan::StepStage, sample::Candidate};
 pub use accept::{Limits, Said, Walk};
 pub use band::BandSteps;
 pub use corpus::{CorpusStore, StoreError};
@@ -44,5 +44,5 @@ pub use policy::GuardCounts;
 pub use row_sampler::LogProbs;
 pub use sequence::Speculation;
 pub use shape::StepShape;
-pub use stats::{ProposerCounts, Stats, StepStage};
+pub use stats::{ProposerCounts, Stats};
 pub use step_outcome::{CandidateRows, StepOutcome};

@@ -4,13 +4,12 @@
 //! priced by the graph of their stages.
 use std::{collections::BTreeMap, iter};
 
-use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
+use ygg_profiler::{DrafterName, LatencyTable, Stage, StepStage, TableError};
 
 use crate::plan::{Schedule, StageTime};
 
 /// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself the first alone.
-const AROUND_VERIFY: &[HostStage] =
-    &[HostStage::Mask, HostStage::Sample, HostStage::Accept, HostStage::Commit];
+const AROUND_VERIFY: &[StepStage] = &[StepStage::Mask, StepStage::Accept, StepStage::Commit];
 
 /// What one run of a stage takes: of deciding, at the smallest measured width that holds a tree of `width` nodes. `None` for host work that was
 /// not measured, which counts as none.
@@ -29,7 +28,7 @@ pub(in crate::planner) fn stage_us(
         if measured.is_empty() {
             return Ok(None);
         }
-        if *host == HostStage::Decide {
+        if *host == StepStage::Decide {
             width = measured.into_iter().find(|measured| *measured >= width).unwrap_or(width);
         }
     }
@@ -90,7 +89,7 @@ pub fn with_decision(
     nodes: u32,
     context: u32,
 ) -> Result<Vec<StageTime>, TableError> {
-    let decision = priced(table, context, [(Stage::Host(HostStage::Decide), nodes)])?;
+    let decision = priced(table, context, [(Stage::Host(StepStage::Decide), nodes)])?;
     Ok([stages, decision].concat())
 }
 
@@ -103,7 +102,7 @@ pub fn with_prediction(
     table: &LatencyTable,
     context: u32,
 ) -> Result<Vec<StageTime>, TableError> {
-    let prediction = priced(table, context, [(Stage::Host(HostStage::Predict), 1)])?;
+    let prediction = priced(table, context, [(Stage::Host(StepStage::Predict), 1)])?;
     Ok([prediction, stages].concat())
 }
 

@@ -1,12 +1,12 @@
 //! The simulator against a clock that ticks, over all orders of issue, and against schedules worked out by hand.
 use petgraph::graph::NodeIndex;
 use proptest::prelude::*;
-use ygg_profiler::{Cell, CellSamples, DrafterName, HostStage, LatencyTable, Stage};
+use ygg_profiler::{Cell, CellSamples, DrafterName, LatencyTable, Stage, StepStage};
 
 use super::*;
 use crate::{
     plan::{Schedule, Shape, step_us},
-    planner::{Part, StageRun, Tail, TreeStep},
+    planner::{StageRun, Tail, TreeStep},
 };
 
 const LANES: [Lanes; 2] = [Lanes::One, Lanes::Apart];
@@ -101,7 +101,7 @@ fn ticked_steps(graph: &StageGraph, lanes: Lanes, steps: usize) -> Vec<Vec<u32>>
 }
 
 fn stage_run(resource: Resource, us: f64) -> StageRun {
-    StageRun { part: Part::Verify, stage: Stage::Verify, resource, us: Some(us) }
+    StageRun { stage: Stage::Verify, resource, us: Some(us) }
 }
 
 /// A graph of one step from times, resources and, as bits, what each stage waits for.
@@ -128,14 +128,14 @@ fn table(us: &[u32]) -> LatencyTable {
         "next_growth:x",
     ];
     let stages = forwards.map(str::to_owned).into_iter();
-    let stages = stages.chain(HostStage::ALL.map(|stage| Stage::Host(stage).to_string()));
+    let stages = stages.chain(StepStage::BETWEEN_FORWARDS.map(|stage| Stage::Host(stage).to_string()));
     let cells = stages.flat_map(|stage| [1, 2, 4].map(|width| (stage.clone(), width)));
     let cells: Vec<_> = cells.zip(us).map(|((s, w), us)| samples(&s, w, f64::from(*us))).collect();
     LatencyTable::from_samples(&cells, 0.1).unwrap()
 }
 
 /// Cells of [`table`].
-const CELLS: usize = 45;
+const CELLS: usize = 42;
 
 fn any_shape() -> impl Strategy<Value = Shape> {
     let widths = (prop::sample::select(vec![1, 2, 4]), prop::sample::select(vec![2, 4]));
@@ -227,7 +227,7 @@ proptest! {
             ("draft:x", us("draft:x", 1) + later),
             ("host:grow", f64::from(depth) * us("host:grow", draft_width)),
         ];
-        let once = ["host:prune", "host:mask", "verify", "host:sample", "host:accept", "host:commit"];
+        let once = ["host:prune", "host:mask", "verify", "host:accept", "host:commit"];
         expected.extend(once.map(|stage| (stage, us(stage, verify_width))));
         let times = step.stages().unwrap().times(Lanes::One);
         prop_assert_eq!(times.len(), expected.len());
