@@ -42,7 +42,7 @@ pub use machine::{MachineError, MachineFingerprint};
 pub use profile::{DrafterDescription, DrafterFile, Profile, ProfileError, Swing};
 pub use random::Random;
 pub use selection::{CellSelection, SelectionError};
-pub use subject::{Cell, DrafterName, HostStage, NameError, Stage, Subject, Worker};
+pub use subject::{Cell, DrafterName, NameError, Stage, StepStage, Subject};
 pub use table::{Finding, LatencyTable, Summary, TableError};
 pub use trace::{Candidate, Expansion, PromptTrace, StepTrace, TokenTrace, Trace, TraceError};
 pub use tuning::{TunedShape, TuningMeasurement, TuningSamples};

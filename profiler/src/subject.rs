@@ -81,27 +81,16 @@ pub enum Stage {
     Resident,
     /// A forward without any group: embedding and head; width = rows.
     Ends,
-    /// Work between forwards.
-    Host(HostStage),
-}
-
-/// Whose work a stage is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worker {
-    /// Forwards of the drafter, or its whole proposal.
-    Drafter,
-    /// The forward of the verifier, with what a device does after it.
-    Verifier,
-    /// Work between forwards.
-    Host(HostStage),
+    /// Work [between forwards](StepStage::BETWEEN_FORWARDS).
+    Host(StepStage),
 }
 
 impl Stage {
     /// Forwards of the model, or parts of them.
     const OF_MODEL: [Self; 5] = [Self::Verify, Self::VerifyWalk, Self::Read, Self::Resident, Self::Ends];
 
-    /// Whose work it is.
-    pub fn worker(&self) -> Worker {
+    /// The stage of a step that it is, or is a part of.
+    pub fn of_step(&self) -> StepStage {
         match self {
             Stage::Verify
             | Stage::VerifyWalk
@@ -109,11 +98,11 @@ impl Stage {
             | Stage::VerifyTail(_)
             | Stage::Read
             | Stage::Resident
-            | Stage::Ends => Worker::Verifier,
+            | Stage::Ends => StepStage::Verify,
             Stage::Draft(_) | Stage::DraftHead(_) | Stage::FirstGrowth(_) | Stage::NextGrowth(_) => {
-                Worker::Drafter
+                StepStage::Draft
             }
-            Stage::Host(stage) => Worker::Host(*stage),
+            Stage::Host(stage) => *stage,
         }
     }
 
@@ -156,26 +145,44 @@ impl Stage {
 }
 
 named! {
-    /// Work between forwards, once per step unless said otherwise; the width of its cells is given with each.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    pub enum HostStage {
+    /// A stage of a step, as the clock of a decoder sees it. What is measured of work [between forwards](Self::BETWEEN_FORWARDS) is done once
+    /// per step, unless said otherwise; the width of its cells is given with each.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum StepStage {
         /// Predicting how deep to draft; width 1.
         Predict = "predict",
-        /// One tree growth from candidates, after every draft forward; width = nodes grown.
+        /// Trying what else a layer-skip drafter could leave out.
+        Tune = "tune",
+        /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the
+        /// search of a drafter without a model.
+        Draft = "draft",
+        /// Growth between drafter forwards; measured of one growth, width = nodes grown.
         Grow = "grow",
-        /// Choosing how many rows to verify; width = nodes of the drafted tree.
+        /// Choosing how many nodes to verify; width = nodes of the drafted tree.
         Decide = "decide",
-        /// Choosing the subtree to verify; width = rows kept.
+        /// Choosing the nodes to verify; width = rows kept.
         Prune = "prune",
-        /// Building the ancestor mask and the inputs of the verifier; width = rows verified.
+        /// Filling the inputs of the verify forward, the ancestor mask among them; width = rows verified.
         Mask = "mask",
-        /// Choosing tokens from the verifier's outputs; width = rows verified.
-        Sample = "sample",
-        /// Walking the verified tree; width = rows verified.
+        /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where the
+        /// device walks by itself, it has accepted and committed then.
+        Verify = "verify",
+        /// Walking the tree, and drawing the tokens of a request that is not greedy; width = rows verified.
         Accept = "accept",
-        /// Compacting the KV cache; width = rows verified.
+        /// Moving the accepted rows in the cache; width = rows verified.
         Commit = "commit",
+        /// Looking for forced tokens, and taking what a grammar cannot take out of trees. Masks are computed while
+        /// accepting.
+        Constrain = "constrain",
+        /// Showing the step to a drafter that learns.
+        Learn = "learn",
     }
+}
+
+impl StepStage {
+    /// Work between forwards that profiles measure.
+    pub const BETWEEN_FORWARDS: [Self; 7] =
+        [Self::Predict, Self::Grow, Self::Decide, Self::Prune, Self::Mask, Self::Accept, Self::Commit];
 }
 
 /// What a profile calls one drafter: lowercase letters, digits and `_`, unique in the profile.
@@ -265,7 +272,7 @@ impl FromStr for Stage {
             }
         }
         text.strip_prefix("host:")
-            .and_then(|name| HostStage::ALL.into_iter().find(|stage| stage.name() == name))
+            .and_then(|name| StepStage::BETWEEN_FORWARDS.into_iter().find(|stage| stage.name() == name))
             .map(Stage::Host)
             .ok_or_else(|| NameError::Stage { text: text.to_owned() })
     }
@@ -292,7 +299,7 @@ pub enum NameError {
     #[error(
         "unknown stage `{text}`: expected `verify`, `verify_walk`, `verify_tail:NAME`, `draft:NAME`, \
          `draft_head:NAME`, `first_growth:NAME`, `next_growth:NAME`, `verify_grown:NAME`, `read`, `resident`, `ends` \
-         or `host:` with predict, grow, decide, prune, mask, sample, accept or commit"
+         or `host:` with predict, grow, decide, prune, mask, accept or commit"
     )]
     Stage {
         /// The text found.
@@ -322,17 +329,18 @@ mod tests {
             Stage::NextGrowth(name()),
             Stage::VerifyGrown(name()),
         ]);
-        stages.extend(HostStage::ALL.map(Stage::Host));
+        stages.extend(StepStage::BETWEEN_FORWARDS.map(Stage::Host));
         for stage in stages {
             assert_eq!(stage.to_string().parse(), Ok(stage));
         }
         assert_eq!(Stage::Draft(DrafterName::new("layer_skip").unwrap()).to_string(), "draft:layer_skip");
-        assert_eq!(Stage::Host(HostStage::Grow).to_string(), "host:grow");
+        assert_eq!(Stage::Host(StepStage::Grow).to_string(), "host:grow");
     }
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "Verify", "verify:", "draft:", "draft:a b", "draft:X", "host:", "host:idle", "draft"]
+        for text in
+            ["", "Verify", "verify:", "draft:", "draft:a b", "draft:X", "host:", "host:learn", "draft"]
         {
             assert!(text.parse::<Stage>().is_err(), "{text}");
         }

@@ -137,22 +137,6 @@ impl Trace {
         self.prompts.iter().flat_map(|prompt| &prompt.steps)
     }
 
-    /// How many of a step's drafted tokens were accepted, and for how many depths that is known: all, unless the
-    /// request ended inside the draft.
-    pub fn outcome(&self, step: &StepTrace) -> (u32, u32) {
-        let mut at = 0;
-        let mut accepted = 0;
-        for token in &step.verified {
-            let edges = (0u32..).zip(step.parents.iter().zip(&step.tokens)).skip(1);
-            let child =
-                edges.filter(|(_, (parent, t))| **parent == at && *t == token).map(|(node, _)| node).next();
-            let Some(child) = child else { return (accepted, self.depth) };
-            at = child;
-            accepted += 1;
-        }
-        (accepted, accepted)
-    }
-
     /// Checks numbers and indices: finite non-increasing log-probabilities, a tree whose every edge is a recorded
     /// candidate, and a verified path that walks it.
     ///

@@ -1,9 +1,9 @@
 //! What a finished request reports: measured and predicted.
 
 use crate::{
-    plan::{ContextRange, DrafterId, Stage, SubPlan, Worker},
+    plan::{ContextRange, DrafterId, Stage, StepStage, SubPlan},
     policy::{GuardTerms, SkipCounts},
-    speculate::{Decoder, GuardCounts, ProposerCounts, Speculation, StepStage},
+    speculate::{Decoder, GuardCounts, ProposerCounts, Speculation},
 };
 
 /// Why a request that asked for plain decoding, or an engine opened for it, drafted nothing.
@@ -108,16 +108,17 @@ impl Report {
         let steps = stats.steps as f64;
         let tpot_ms =
             (stats.step_tokens > 0).then(|| stats.step_time().as_secs_f64() * 1e3 / stats.step_tokens as f64);
-        // A step may have several stages of one name: the first forward of a drafter, and its others.
-        let predicted = |name: &str| {
-            let of_name = prediction?.stages.iter().filter(|time| stage_name(&time.stage, sub_plan) == name);
-            of_name.map(|time| time.us / 1e3).reduce(|sum, ms| sum + ms)
+        // A plan may price a stage in parts: the first forward of a drafter, and its others.
+        let predicted = |stage: StepStage| {
+            let parts =
+                prediction?.stages.iter().filter(|time| waited_for_in(&time.stage, sub_plan) == stage);
+            parts.map(|time| time.us / 1e3).reduce(|sum, ms| sum + ms)
         };
         let stages = StepStage::ALL
             .into_iter()
             .map(|stage| StageReport {
                 name: stage.name().to_owned(),
-                predicted_ms: predicted(stage.name()),
+                predicted_ms: predicted(stage),
                 measured_ms: (stats.steps > 0).then(|| stats.stage_time(stage).as_secs_f64() * 1e3 / steps),
             })
             .collect();
@@ -158,15 +159,11 @@ impl Report {
     }
 }
 
-/// The name under which a request of a sub-plan reports the time of a planned stage.
-fn stage_name(stage: &Stage, sub_plan: &SubPlan) -> &'static str {
-    match (stage, stage.worker()) {
-        // Forwards and growths are waited for with the verification after them.
-        (Stage::FirstGrowth(_) | Stage::NextGrowth(_), _) if sub_plan.schedule.prunes_on_device() => "verify",
-        (_, Worker::Verifier) => "verify",
-        (_, Worker::Drafter) => "draft",
-        (_, Worker::Host(host)) => host.name(),
-    }
+/// The stage of a step in which a request of a sub-plan waits for a planned stage.
+fn waited_for_in(stage: &Stage, sub_plan: &SubPlan) -> StepStage {
+    // Forwards and growths are waited for with the verification after them.
+    let is_growth = matches!(stage, Stage::FirstGrowth(_) | Stage::NextGrowth(_));
+    if is_growth && sub_plan.schedule.prunes_on_device() { StepStage::Verify } else { stage.of_step() }
 }
 
 /// Why a request stopped drafting for a while, if it did.

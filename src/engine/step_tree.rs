@@ -32,11 +32,8 @@ impl StepTree {
             parent: tree.parent(*node).and_then(place),
             proposers: decoder.proposers(*node).collect(),
         };
-        let mut at = Some(NodeId::ROOT);
-        let emitted = decoder.emitted().iter().map(|token| {
-            at = at.and_then(|node| tree.child(node, *token)).filter(|child| place(*child).is_some());
-            at.and_then(place)
-        });
+        let mut accepted = tree.follow(decoder.emitted().iter().copied()).map_while(place).fuse();
+        let emitted = decoder.emitted().iter().map(|_| accepted.next());
         Self { emitted: emitted.collect(), nodes: rows.iter().map(node).collect() }
     }
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use ygg_profiler::{CrossFit, DepthPredictor, DepthSample, Trace, TrainingSettings, cross_fit};
 
+use crate::planner::recorded_outcome;
+
 /// Where the first weights come from: one number, so that a recording always gives the same predictor.
 const SEED: u64 = 1;
 
@@ -16,7 +18,7 @@ pub(super) fn train_predictor(
     budget: Duration,
 ) -> Option<DepthPredictor> {
     let sample = |(step, features)| {
-        let (accepted, observed) = trace.outcome(step);
+        let (accepted, observed) = recorded_outcome(step, trace.depth);
         DepthSample { features, accepted, observed }
     };
     let prompts = trace.prompts.iter().zip(features);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ygg_profiler::{
-    Cell, CellSamples, DrafterName, GridError, GridSettings, HostStage, Stage, Wanted, measure_grid,
+    Cell, CellSamples, DrafterName, GridError, GridSettings, Stage, StepStage, Wanted, measure_grid,
 };
 
 use crate::{
@@ -19,8 +19,8 @@ use super::{
 };
 
 /// Host stages around the verify forward, measured at every width.
-const AROUND_VERIFY: [HostStage; 5] =
-    [HostStage::Decide, HostStage::Prune, HostStage::Mask, HostStage::Accept, HostStage::Commit];
+const AROUND_VERIFY: [StepStage; 5] =
+    [StepStage::Decide, StepStage::Prune, StepStage::Mask, StepStage::Accept, StepStage::Commit];
 
 /// How much is measured of forwards that wait for a disk or a bus: fewer samples than of others, since each takes a reading.
 const STREAMED_GRID: GridSettings = GridSettings {
@@ -126,8 +126,8 @@ fn cells(
         widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
     }
     if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
-        widths_to(ProfileOptions::TRACE_WIDTH).for_each(|w| add(Stage::Host(HostStage::Grow), *w, context));
-        add(Stage::Host(HostStage::Predict), 1, context);
+        widths_to(ProfileOptions::TRACE_WIDTH).for_each(|w| add(Stage::Host(StepStage::Grow), *w, context));
+        add(Stage::Host(StepStage::Predict), 1, context);
     }
     Ok(cells)
 }
@@ -152,8 +152,8 @@ fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], stre
             streamed_group(cell, drafter, longer > 0, drafters.len())
         } else {
             match &cell.stage {
-                Stage::Host(HostStage::Decide) => 0,
-                Stage::VerifyWalk | Stage::Host(HostStage::Grow | HostStage::Predict) => WITHOUT_DRAFTERS - 1,
+                Stage::Host(StepStage::Decide) => 0,
+                Stage::VerifyWalk | Stage::Host(StepStage::Grow | StepStage::Predict) => WITHOUT_DRAFTERS - 1,
                 _ => match drafter {
                     Some(drafter) => WITHOUT_DRAFTERS + drafter,
                     None => {
@@ -187,7 +187,7 @@ fn streamed_group(cell: &Cell, drafter: Option<(usize, bool)>, is_longer: bool, 
         return behind_drafters + 2;
     }
     match (&cell.stage, drafter) {
-        (Stage::Host(HostStage::Decide), _) => 0,
+        (Stage::Host(StepStage::Decide), _) => 0,
         (Stage::Host(_), _) => 1,
         (Stage::Draft(_), Some((_, true))) => match cell.width {
             width if STREAMED_GROWTHS.contains(&width) => 0,

@@ -20,6 +20,7 @@ use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, To
 use crate::{
     engine::{Error, Loaded},
     plan::DrafterKind,
+    planner::recorded_tree,
     runtime::Session,
     sample::{Coupling, Sampling},
     speculate::{self, Budget, Drafter, Stats, StepShape, TraceObserver, depth_features, make_drafter},
@@ -265,16 +266,8 @@ impl Drafting {
 
 /// The step with the tokens that it emits of how the text goes on; `None` if the text ends before the step would.
 pub(super) fn ended(step: StepTrace, rest: &[u32], ends: &[u32]) -> Option<StepTrace> {
-    let mut node = 0;
-    for (i, token) in rest.iter().enumerate() {
-        let mut below = step.parents.iter().zip(&step.tokens).enumerate().skip(1);
-        let child = below.find(|(_, (parent, other))| **parent == node && *other == token);
-        match child {
-            Some((child, _)) if !ends.contains(token) => {
-                node = u32::try_from(child).expect("trees are small");
-            }
-            Some(_) | None => return Some(StepTrace { verified: rest[..=i].to_vec(), ..step }),
-        }
-    }
-    None
+    let before_end = rest.iter().copied().take_while(|token| !ends.contains(token));
+    let accepted = recorded_tree(&step).follow(before_end).count();
+    let verified = rest.get(..=accepted)?.to_vec();
+    Some(StepTrace { verified, ..step })
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ygg_profiler::{Cell, DrafterName, HostStage, Stage as Cells, Subject};
+use ygg_profiler::{Cell, DrafterName, Stage as Cells, StepStage, Subject};
 
 use crate::{
     engine::{Error, Loaded, tune},
@@ -22,8 +22,7 @@ use crate::{
         VariantChange,
     },
     speculate::{
-        BandSteps, Budget, Decoder, Drafter, Limits, Stats, StepShape, StepStage, depth_features,
-        make_drafter,
+        BandSteps, Budget, Decoder, Drafter, Limits, Stats, StepShape, depth_features, make_drafter,
     },
     tree::TokenTree,
 };
@@ -479,15 +478,9 @@ impl StepSubject {
             Cells::Read => self.reading(context),
             Cells::Resident => self.resident(width, context),
             Cells::Ends => self.ends(width, context),
-            Cells::Host(HostStage::Predict) => self.prediction(context),
-            Cells::Host(HostStage::Decide) => Ok(self.decision(width)),
-            Cells::Host(HostStage::Prune) => self.step(width, context, StepStage::Prune),
-            Cells::Host(HostStage::Mask) => self.step(width, context, StepStage::Mask),
-            Cells::Host(HostStage::Sample | HostStage::Accept) => {
-                self.step(width, context, StepStage::Accept)
-            }
-            Cells::Host(HostStage::Commit) => self.step(width, context, StepStage::Commit),
-            Cells::Host(HostStage::Grow) => {
+            Cells::Host(StepStage::Predict) => self.prediction(context),
+            Cells::Host(StepStage::Decide) => Ok(self.decision(width)),
+            Cells::Host(StepStage::Grow) => {
                 // One with a cache of its own would read the text anew for every measurement.
                 let all = || self.drafters.iter().filter(|d| d.kind.runs_a_model());
                 let grown = all().find(|d| !d.kind.keeps_a_cache()).or_else(|| all().next());
@@ -504,6 +497,7 @@ impl StepSubject {
                 let all = self.proposal(&mut *drafter, &shape, context, StepStage::Grow)?;
                 Ok(all / u32::try_from(GROWTHS).expect("few growths"))
             }
+            Cells::Host(stage) => self.step(width, context, *stage),
             Cells::DraftHead(name) => {
                 self.bring_verifier(name, context)?;
                 self.with_draft(name, |subject, draft| subject.draft_forward(draft, width, context))

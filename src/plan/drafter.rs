@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 
 use super::PlanError;
+use crate::tree::Source;
 
 mod layer_skip;
 mod lookup;
@@ -56,6 +57,11 @@ macro_rules! drafters {
         impl DrafterId {
             /// All kinds.
             pub const ALL: [Self; DrafterKind::NAMES.len()] = [$(Self::$variant),+];
+
+            /// The mark of its nodes in a tree.
+            pub const fn source(self) -> Source {
+                Source::new(self as u8)
+            }
 
             /// What it drafts from, for a reader who chooses among kinds.
             pub const fn summary(self) -> &'static str {

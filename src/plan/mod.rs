@@ -55,8 +55,7 @@ pub use row_choice::{RowChoice, RowRule, WidthCost};
 pub use schedule::Schedule;
 pub use shape::{Shape, StageTime, step_us};
 pub use sub_plan::SubPlan;
-pub(crate) use ygg_profiler::named;
 pub use ygg_profiler::{
     BuildFingerprint, DepthNetwork, DepthReport, DrafterFile, Fingerprints, MachineFingerprint,
-    ModelFingerprint, Stage, TunedShape, UnixTime, Worker,
+    ModelFingerprint, Stage, StepStage, TunedShape, UnixTime,
 };

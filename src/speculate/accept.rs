@@ -1,6 +1,6 @@
 //! Acceptance: walks a verified tree along the verifier's own tokens.
 
-use std::convert::Infallible;
+use std::{cell::Cell, convert::Infallible, iter};
 
 use crate::{
     runtime::Accepted,
@@ -73,35 +73,40 @@ impl Walk {
         limits: Limits<'_>,
         mut verified: impl FnMut(usize, u64) -> Result<Said, E>,
     ) -> Result<(), E> {
-        self.path.clear();
-        self.emitted.clear();
-        self.accepted = 0;
-        let mut node = NodeId::ROOT;
-        let mut row = 0;
-        loop {
-            self.path.push(node);
-            let place = (position + self.emitted.len()) as u64;
-            let Said { token, ends } = match verified(row, place) {
-                Ok(said) => said,
-                Err(error) if self.emitted.is_empty() => return Err(error),
-                Err(_) => {
-                    // The last emitted token is committed with the step that finds the token after it.
-                    self.path.pop();
-                    return Ok(());
-                }
-            };
-            self.emitted.push(token);
-            let child = tree.child(node, token).and_then(|c| Some((c, rows.binary_search(&c).ok()?)));
-            self.accepted += usize::from(child.is_some());
-            match child {
-                Some((next, next_row))
-                    if !ends && self.emitted.len() < limits.tokens && !limits.ends.contains(&token) =>
-                {
-                    (node, row) = (next, next_row);
-                }
-                Some(_) | None => return Ok(()),
+        let Self { path, emitted, accepted } = self;
+        path.clear();
+        path.push(NodeId::ROOT);
+        emitted.clear();
+        *accepted = 0;
+        let (row, is_over, mut fault) = (Cell::new(0), Cell::new(false), None);
+        let said = iter::from_fn(|| match verified(row.get(), (position + emitted.len()) as u64) {
+            Ok(Said { token, ends }) => {
+                emitted.push(token);
+                is_over.set(ends || emitted.len() >= limits.tokens || limits.ends.contains(&token));
+                Some(token)
             }
+            Err(error) => {
+                fault = Some(error);
+                None
+            }
+        });
+        let along_rows = |node: NodeId| Some((node, rows.binary_search(&node).ok()?));
+        for (node, its_row) in tree.follow(said).map_while(along_rows) {
+            *accepted += 1;
+            if is_over.get() {
+                break;
+            }
+            path.push(node);
+            row.set(its_row);
         }
+        if let Some(error) = fault {
+            if emitted.is_empty() {
+                return Err(error);
+            }
+            // The last emitted token is committed with the step that finds the token after it.
+            path.pop();
+        }
+        Ok(())
     }
 
     /// Takes what a device walked through, up to the limits: what [`run`](Self::run) gives with the verifier's tokens.

@@ -14,11 +14,11 @@ use crate::{
 };
 
 use super::{
-    AheadDrafter, Drafter, SpeculateError, StepShape, depth_features,
+    AheadDrafter, Drafter, SpeculateError, StepShape, StepStage, depth_features,
     policy::{DepthOfStep, GuardCounts, PolicyState, StepDone},
     row_sampler::RowSampler,
     sequence::Sequence,
-    stats::{Lap, StepStage},
+    stats::Lap,
     step_outcome::VerifiedCandidates,
 };
 
@@ -116,7 +116,8 @@ impl BandState {
         let shape = StepShape::of(sub_plan);
         let policy = PolicyState::new(*is_guarded, *is_corrected, sub_plan.first());
         let depths = DepthScratch::with_inputs(network.as_ref().map_or(0, DepthNetwork::inputs));
-        let verified = VerifiedCandidates::of(drafter.as_deref(), &shape)?;
+        let learned = drafter.as_ref().map_or(0, |drafter| drafter.candidates_to_learn());
+        let verified = VerifiedCandidates::of(learned, &shape)?;
         let mut band = Self { steps, shape, at: 0, policy, depths, grown: Vec::new(), verified };
         band.prepare(session)?;
         Ok(band)

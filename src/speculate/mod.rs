@@ -16,38 +16,33 @@
 
 mod accept;
 mod band;
-mod begin;
 pub mod corpus;
-mod decode;
+mod decoder;
 mod depth;
 mod drafter;
 mod error;
-mod forced;
 mod node_masks;
 mod policy;
 mod row_sampler;
 mod sequence;
 mod shape;
 mod stats;
-mod step;
 mod step_outcome;
 #[cfg(test)]
 mod tests;
 mod tree_forward;
-mod verification;
 
-pub use crate::sample::Candidate;
+pub use crate::{plan::StepStage, sample::Candidate};
 pub use accept::{Limits, Said, Walk};
 pub use band::BandSteps;
-pub use begin::{Begin, Reuse, Speculation};
 pub use corpus::{CorpusStore, StoreError};
-pub use decode::Decoder;
+pub use decoder::{Begin, Decoder, Reuse, StepReport};
 pub use depth::depth_features;
 pub use drafter::*;
 pub use error::SpeculateError;
 pub use policy::GuardCounts;
 pub use row_sampler::LogProbs;
+pub use sequence::Speculation;
 pub use shape::StepShape;
-pub use stats::{ProposerCounts, Stats, StepStage};
-pub use step::StepReport;
+pub use stats::{ProposerCounts, Stats};
 pub use step_outcome::{CandidateRows, StepOutcome};

@@ -2,7 +2,17 @@
 
 use crate::runtime::{ExecutableSet, Session};
 
-use super::{Limits, SpeculateError, Speculation, Stats, row_sampler::RowSampler};
+use super::{Limits, SpeculateError, Stats, row_sampler::RowSampler};
+
+/// Whether a request drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Speculation {
+    /// As engine and decoder were opened to.
+    #[default]
+    AsOpened,
+    /// Not at all: plain decoding, with the same tokens.
+    Off,
+}
 
 /// A request's sequence. Invariant between steps: all tokens of the history but the last are committed.
 #[derive(Debug)]

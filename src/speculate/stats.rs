@@ -3,44 +3,12 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    plan::{DrafterId, named},
+    plan::{DrafterId, StepStage},
     policy::SkipCounts,
     tree::{NodeId, TokenTree},
 };
 
-use super::{GuardCounts, Walk, drafter::source_of};
-
-named! {
-    /// A stage of a step, as the clock sees it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum StepStage {
-        /// Telling how deep to draft.
-        Predict = "predict",
-        /// Trying what else a layer-skip drafter could leave out.
-        Tune = "tune",
-        /// Drafter forwards, heads of the next step among them, which end with the candidates of their rows, or the search of a drafter without a model.
-        Draft = "draft",
-        /// Growth between drafter forwards.
-        Grow = "grow",
-        /// Choosing how many nodes to verify.
-        Decide = "decide",
-        /// Choosing the nodes to verify.
-        Prune = "prune",
-        /// Filling the inputs of the verify forward.
-        Mask = "mask",
-        /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where the device walks by itself,
-        /// it has accepted and committed then.
-        Verify = "verify",
-        /// Walking the tree, and drawing the tokens of a request that is not greedy.
-        Accept = "accept",
-        /// Moving the accepted rows in the cache.
-        Commit = "commit",
-        /// Looking for forced tokens, and taking what a grammar cannot take out of trees. Masks are computed while accepting.
-        Constrain = "constrain",
-        /// Showing the step to a drafter that learns.
-        Learn = "learn",
-    }
-}
+use super::{GuardCounts, Walk};
 
 /// Depths counted one by one; deeper acceptance is counted at the last.
 const DEPTHS: usize = 64;
@@ -176,7 +144,7 @@ impl Stats {
         for node in rows.iter().filter(|node| **node != NodeId::ROOT) {
             let (sources, is_accepted) = (tree.sources(*node), walk.path.binary_search(node).is_ok());
             for (counts, proposer) in self.by_proposer.iter_mut().zip(DrafterId::ALL) {
-                if sources.contains(source_of(proposer)) {
+                if sources.contains(proposer.source()) {
                     counts.drafted += 1;
                     counts.accepted += u64::from(is_accepted);
                 }

@@ -7,7 +7,7 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
-use super::{Drafter, SpeculateError, StepShape};
+use super::{SpeculateError, StepShape};
 
 /// The candidates of some rows, in buffers reserved once.
 #[derive(Clone, Debug, Default)]
@@ -73,12 +73,8 @@ pub(super) struct VerifiedCandidates {
 }
 
 impl VerifiedCandidates {
-    /// For steps of `shape`; none where the drafter learns nothing.
-    pub(super) fn of(
-        drafter: Option<&dyn Drafter>,
-        shape: &StepShape,
-    ) -> Result<Option<Self>, SpeculateError> {
-        let most = drafter.map_or(0, |drafter| drafter.candidates_to_learn());
+    /// For steps of `shape` whose drafter learns from `most` continuations of each row; none where that is 0.
+    pub(super) fn of(most: usize, shape: &StepShape) -> Result<Option<Self>, SpeculateError> {
         if most > ExecutableSet::MOST_CANDIDATES {
             let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);
             return Err(SpeculateError::Shape { what: "candidates to learn from", expected, found: most });

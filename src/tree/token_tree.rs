@@ -323,6 +323,16 @@ impl TokenTree {
         self.children(node).find(|&c| self.token(c) == token)
     }
 
+    /// The drafted nodes along a text that goes on after the root with `tokens`: of each node the child that carries the next token,
+    /// until none does. A node is given before the token after it is asked for, which may therefore depend on it.
+    pub fn follow(&self, tokens: impl IntoIterator<Item = u32>) -> impl Iterator<Item = NodeId> {
+        let walk = tokens.into_iter().scan(NodeId::ROOT, |at, token| {
+            *at = self.child(*at, token)?;
+            Some(*at)
+        });
+        walk.fuse()
+    }
+
     /// The proper ancestors, from the parent up to the root.
     #[inline]
     pub fn ancestors(&self, node: NodeId) -> Ancestors<'_> {

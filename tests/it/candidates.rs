@@ -91,7 +91,7 @@ fn fed(dice: &mut Dice) -> u32 {
 fn judged(logits: &[f32], choice: Choice) -> Vec<(u32, u32)> {
     let columns = candidate_columns(choice.k);
     let mut row = vec![0.0; columns];
-    reference::candidates(Rows::new(logits, logits.len()), choice, RowsMut::new(&mut row, columns));
+    reference::candidates(Rows::new(logits, logits.len()), choice, None, RowsMut::new(&mut row, columns));
     said(Candidates::new(&row))
 }
 

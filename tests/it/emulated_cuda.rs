@@ -332,7 +332,7 @@ fn shown(graph: &Model, tier: Tier, text: &[u32], is_eager: bool) -> Vec<f32> {
         let mut expected = vec![0.0; candidate_columns(ExecutableSet::MOST_CANDIDATES)];
         let (columns, vocabulary) = (expected.len(), logits.len());
         let out = RowsMut::new(&mut expected, columns);
-        reference::candidates(Rows::new(logits, vocabulary), choice, out);
+        reference::candidates(Rows::new(logits, vocabulary), choice, None, out);
         let expected: Vec<(u32, f32)> = Candidates::new(&expected).iter().collect();
         assert_eq!(choices.row(row).iter().collect::<Vec<_>>(), expected, "{tier}: row {row}");
     }
@@ -478,7 +478,7 @@ fn a_long_context_is_joined_from_partitions() {
                 let mut expected = vec![0.0; candidate_columns(64)];
                 let (columns, vocabulary) = (expected.len(), logits.len());
                 let out = RowsMut::new(&mut expected, columns);
-                reference::candidates(Rows::new(&logits, vocabulary), choice, out);
+                reference::candidates(Rows::new(&logits, vocabulary), choice, None, out);
                 let expected: Vec<(u32, f32)> = Candidates::new(&expected).iter().collect();
                 assert_eq!(found, expected, "{tier}: {choice:?} behind {end} tokens");
             }

@@ -10,7 +10,7 @@ use yggc::{
     planner::{Fix, plan_from_profile},
     policy::{GuardState, GuardTerms, GuardedStep, RowScratch},
     speculate::{Lookup, StepShape},
-    tree::{NodeId, TokenTree, select},
+    tree::{TokenTree, select},
 };
 
 use crate::{committed_plans::machine_profile, tiny_profiles::NOW};
@@ -49,16 +49,12 @@ fn decode(requests: &[TokenTrace], sub_plan: &SubPlan, dearer: f64, guarded: boo
                 continue;
             }
             tree.reset(text[len - 1]);
-            ReplayDrafter::propose(&mut drafter, &text[..len], &shape.limits(), &mut tree);
+            ReplayDrafter::propose(&mut drafter, &text[..len], &shape.limits(), None, &mut tree);
             let rows = sub_plan.first().row_choice.rows(&mut tree, &mut scratch, None);
             select(&tree, rows as usize, &mut scratch.prune, &mut keep);
-            let (mut node, mut emitted) = (NodeId::ROOT, 1);
-            while let Some(child) = text.get(len + emitted - 1).and_then(|token| tree.child(node, *token))
-                && keep.binary_search(&child).is_ok()
-                && len + emitted < text.len()
-            {
-                (node, emitted) = (child, emitted + 1);
-            }
+            let path = tree.follow(text[len..].iter().copied());
+            let accepted = path.take_while(|node| keep.binary_search(node).is_ok()).count();
+            let emitted = (accepted + 1).min(text.len() - len);
             let planned_us =
                 sub_plan.first().row_choice.planned(u32::try_from(keep.len()).expect("few rows")).step_us;
             let step_us = planned_us + dearer * plain_step_us * (keep.len() - 1) as f64;

@@ -65,11 +65,7 @@ struct Ahead {
 /// Whether the last step's path ends at one of the last Wd nodes of its tree.
 fn ends_at_the_last_growth(decoder: &Decoder) -> bool {
     let tree = decoder.tree();
-    let mut last = NodeId::ROOT;
-    for token in decoder.emitted() {
-        let Some(child) = tree.child(last, *token) else { break };
-        last = child;
-    }
+    let last = tree.follow(decoder.emitted().iter().copied()).last().unwrap_or(NodeId::ROOT);
     last.index() + decoder.shape().draft_width >= tree.len()
 }
 

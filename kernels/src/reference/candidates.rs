@@ -18,7 +18,8 @@ pub fn candidates(logits: Rows<'_>, choice: Choice, noise: Option<RowNoise<'_>>,
             Some(noise) if !logit.is_nan() => noise.value(logit, place),
             Some(_) | None => logit,
         };
-        let row: Vec<f32> = logits.row(r).iter().enumerate().map(|(place, logit)| value(place, *logit)).collect();
+        let row: Vec<f32> =
+            logits.row(r).iter().enumerate().map(|(place, logit)| value(place, *logit)).collect();
         let row = &row[..];
         let mut order: Vec<usize> = (0..row.len()).filter(|&i| !row[i].is_nan()).collect();
         order.sort_by(|&a, &b| row[b].partial_cmp(&row[a]).expect("NaN was filtered").then(a.cmp(&b)));

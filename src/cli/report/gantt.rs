@@ -10,7 +10,7 @@ use plotters::{
         text_anchor::{HPos, Pos, VPos},
     },
 };
-use ygg_profiler::Worker;
+use ygg_profiler::{Stage, StepStage};
 use yggc::{
     plan::{Plan, SubPlan},
     planner::{
@@ -71,10 +71,10 @@ fn bars(plan: &Plan, sub_plan: &SubPlan) -> Vec<Bar> {
         bars.push(Bar { name, start_us, us, colour });
     };
     for (stage, us) in stages {
-        let colour = match stage.worker() {
-            Worker::Verifier => RGBColor(16, 42, 92),
-            Worker::Drafter => RGBColor(201, 84, 18),
-            Worker::Host(_) => GREY,
+        let colour = match stage {
+            Stage::Host(_) => GREY,
+            forward if forward.of_step() == StepStage::Draft => RGBColor(201, 84, 18),
+            _ => RGBColor(16, 42, 92),
         };
         push(stage.to_string(), us, colour);
     }

@@ -9,7 +9,7 @@ fn drafters_that_run_a_model_come_last_and_each_by_itself() {
     let drafters = [drafter("b", 1), drafter("a", 2)];
     let cell = |stage: Stage, width, context| Cell { stage, width, context };
     let draft = |i: usize, width| cell(Stage::Draft(drafters[i].0.clone()), width, 100);
-    let grow = cell(Stage::Host(HostStage::Grow), 2, 100);
+    let grow = cell(Stage::Host(StepStage::Grow), 2, 100);
     let [narrow, longer, wide, longest] =
         [(1, 100), (1, 200), (32, 100), (1, 300)].map(|(width, context)| cell(Stage::Verify, width, context));
     let cells = vec![
@@ -67,7 +67,7 @@ fn streamed_cells(name: &DrafterName) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut add = |stage: Stage, width: usize| cells.push(Cell { stage, width: width as u32, context: 128 });
     for width in ProfileOptions::WIDTHS {
-        for stage in [Stage::Verify, Stage::Resident, Stage::Ends, Stage::Host(HostStage::Decide)] {
+        for stage in [Stage::Verify, Stage::Resident, Stage::Ends, Stage::Host(StepStage::Decide)] {
             add(stage, width);
         }
         if width <= WIDEST_DRAFT {
@@ -75,7 +75,7 @@ fn streamed_cells(name: &DrafterName) -> Vec<Cell> {
         }
     }
     add(Stage::Read, 1);
-    add(Stage::Host(HostStage::Grow), 4);
+    add(Stage::Host(StepStage::Grow), 4);
     cells
 }
 

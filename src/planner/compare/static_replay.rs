@@ -9,9 +9,12 @@ use ygg_profiler::{Candidate, StepTrace, Trace};
 
 use crate::planner::{
     MOST_MISSING, Tally,
-    replay::{grown_trees::recorded_prompts, tree_replay::StepPlace},
+    replay::{
+        recorded::{recorded_prompts, recorded_tree},
+        tree_replay::StepPlace,
+    },
 };
-use crate::tree::Template;
+use crate::tree::{NodeId, Template};
 
 /// The ranks of the verifier's tokens in every recorded step.
 #[derive(Debug, Clone)]
@@ -91,13 +94,13 @@ impl RankedPath {
     fn new(prompt: usize, step: &StepTrace, top_k: usize) -> Self {
         let candidates: BTreeMap<u32, &[Candidate]> =
             step.expanded.iter().map(|expansion| (expansion.node, expansion.candidates.as_slice())).collect();
-        let edges = step.parents.iter().zip(&step.tokens).map(|(parent, token)| (*parent, *token));
-        let children: BTreeMap<(u32, u32), u32> = edges.zip(0u32..).skip(1).collect();
+        let tree = recorded_tree(step);
+        let mut below = tree.follow(step.verified.iter().copied());
         let mut ranks = Vec::new();
-        let mut node = 0;
+        let mut node = NodeId::ROOT;
         let mut end = PathEnd::Cut;
         for token in &step.verified {
-            let Some(known) = candidates.get(&node) else {
+            let Some(known) = candidates.get(&node.get()) else {
                 end = PathEnd::Unrecorded;
                 break;
             };
@@ -106,11 +109,11 @@ impl RankedPath {
                 break;
             };
             ranks.push(rank);
-            let Some(child) = children.get(&(node, *token)) else {
+            let Some(child) = below.next() else {
                 end = PathEnd::Unrecorded;
                 break;
             };
-            node = *child;
+            node = child;
         }
         Self { prompt, context: step.context, ranks, end, said: step.verified.len() }
     }

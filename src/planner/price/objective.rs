@@ -1,52 +1,65 @@
 //! The objective: what a step costs and how much faster than plain decoding it makes a token. Pure.
 //!
-//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), eq. 3, with the draft phase made precise (one forward of the
-//! root, then Dd - 1 of Wd rows) and the measured host stages added.
-use std::collections::BTreeMap;
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), eq. 3, with the measured host stages added. Steps that grow a tree are
+//! priced by the graph of their stages.
+use std::{collections::BTreeMap, iter};
 
-use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
+use ygg_profiler::{DrafterName, LatencyTable, Stage, StepStage, TableError};
 
-use crate::plan::{Schedule, Shape, StageTime};
+use crate::plan::{Schedule, StageTime};
 
 /// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself the first alone.
-const AROUND_VERIFY: [HostStage; 4] =
-    [HostStage::Mask, HostStage::Sample, HostStage::Accept, HostStage::Commit];
+const AROUND_VERIFY: &[StepStage] = &[StepStage::Mask, StepStage::Accept, StepStage::Commit];
+
+/// What one run of a stage takes: of deciding, at the smallest measured width that holds a tree of `width` nodes. `None` for host work that was
+/// not measured, which counts as none.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if the stage lacks the width.
+pub(in crate::planner) fn stage_us(
+    table: &LatencyTable,
+    stage: &Stage,
+    width: u32,
+    context: u32,
+) -> Result<Option<f64>, TableError> {
+    let mut width = width;
+    if let Stage::Host(host) = stage {
+        let measured = table.widths(stage);
+        if measured.is_empty() {
+            return Ok(None);
+        }
+        if *host == StepStage::Decide {
+            width = measured.into_iter().find(|measured| *measured >= width).unwrap_or(width);
+        }
+    }
+    table.latency_us(stage, width, context).map(Some)
+}
+
+/// Some stages in order, each run once at its width.
+fn priced(
+    table: &LatencyTable,
+    context: u32,
+    stages: impl IntoIterator<Item = (Stage, u32)>,
+) -> Result<Vec<StageTime>, TableError> {
+    let priced = stages.into_iter().map(|(stage, width)| {
+        let us = stage_us(table, &stage, width, context)?;
+        Ok(us.map(|us| StageTime { stage, us }))
+    });
+    priced.filter_map(Result::transpose).collect()
+}
+
+/// A verification of `width` rows with the host work around it: all, but where a device walks, which leaves the inputs alone.
+fn verification(stage: Stage, width: u32) -> impl Iterator<Item = (Stage, u32)> {
+    let around = if stage == Stage::Verify { AROUND_VERIFY } else { &AROUND_VERIFY[..1] };
+    iter::once(stage).chain(around.iter().copied().map(Stage::Host)).map(move |stage| (stage, width))
+}
 
 /// The stages of a plain step. Host stages count where the table has them.
 ///
 /// # Errors
 /// [`TableError::Unmeasured`] if a stage lacks width 1.
 pub fn plain_step(table: &LatencyTable, context: u32) -> Result<Vec<StageTime>, TableError> {
-    let mut step = Step { table, context, stages: Vec::new() };
-    step.verify(Stage::Verify, 1)?;
-    Ok(step.stages)
-}
-
-/// The stages of a step that grows an Equal-Growth Tree with a model drafter:
-/// `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)`, and the host stages that the table has: the closed form of the timeline of a plain
-/// schedule.
-///
-/// # Errors
-/// [`TableError::Unmeasured`] if a stage lacks a width.
-///
-/// # Panics
-/// If the shape has no growth.
-pub(in crate::planner) fn tree_step(
-    table: &LatencyTable,
-    drafter: &DrafterName,
-    shape: &Shape,
-    context: u32,
-) -> Result<Vec<StageTime>, TableError> {
-    assert!(shape.depth >= 1, "a tree has at least one growth");
-    let mut step = Step { table, context, stages: Vec::new() };
-    let draft = Stage::Draft(drafter.clone());
-    let head_us = table.latency_us(&draft, 1, context)?;
-    let growth_us = if shape.depth > 1 { table.latency_us(&draft, shape.draft_width, context)? } else { 0.0 };
-    step.stages.push(StageTime { stage: draft, us: head_us + f64::from(shape.depth - 1) * growth_us });
-    step.host(HostStage::Grow, shape.draft_width, shape.depth)?;
-    step.host(HostStage::Prune, shape.verify_width, 1)?;
-    step.verify(Stage::Verify, shape.verify_width)?;
-    Ok(step.stages)
+    priced(table, context, verification(Stage::Verify, 1))
 }
 
 /// The stages of a step whose proposal needs no model: one `draft:NAME` at width 1, then verification of `verify_width`
@@ -61,10 +74,8 @@ pub fn free_step(
     verify_width: u32,
     context: u32,
 ) -> Result<Vec<StageTime>, TableError> {
-    let mut step = Step { table, context, stages: Vec::new() };
-    step.add(Stage::Draft(drafter.clone()), 1, 1)?;
-    step.verify(schedule.verification(drafter), verify_width)?;
-    Ok(step.stages)
+    let proposal = iter::once((Stage::Draft(drafter.clone()), 1));
+    priced(table, context, proposal.chain(verification(schedule.verification(drafter), verify_width)))
 }
 
 /// Adds to the stages of a step that of deciding how many rows of a tree of `nodes` nodes to verify, where the table has
@@ -73,18 +84,26 @@ pub fn free_step(
 /// # Errors
 /// [`TableError::Unmeasured`] if the stage was measured for smaller trees only.
 pub fn with_decision(
-    mut stages: Vec<StageTime>,
+    stages: Vec<StageTime>,
     table: &LatencyTable,
     nodes: u32,
     context: u32,
 ) -> Result<Vec<StageTime>, TableError> {
-    let stage = Stage::Host(HostStage::Decide);
-    if table.has_stage(&stage) {
-        let width = table.widths(&stage).into_iter().find(|width| *width >= nodes).unwrap_or(nodes);
-        let us = table.latency_us(&stage, width, context)?;
-        stages.push(StageTime { stage, us });
-    }
-    Ok(stages)
+    let decision = priced(table, context, [(Stage::Host(StepStage::Decide), nodes)])?;
+    Ok([stages, decision].concat())
+}
+
+/// Adds to the stages of a step, in front, that of telling how deep to draft, where the table has it.
+///
+/// # Errors
+/// [`TableError::Unmeasured`] if the stage was measured at another width than 1 only.
+pub fn with_prediction(
+    stages: Vec<StageTime>,
+    table: &LatencyTable,
+    context: u32,
+) -> Result<Vec<StageTime>, TableError> {
+    let prediction = priced(table, context, [(Stage::Host(StepStage::Predict), 1)])?;
+    Ok([prediction, stages].concat())
 }
 
 /// The mean over steps of different kinds, for instance of different widths, `steps` of each: a stage that some of them lack counts as no
@@ -110,49 +129,6 @@ pub fn mean_step<K: Copy>(
     Ok(mean)
 }
 
-/// Adds to the stages of a step, in front, that of telling how deep to draft, where the table has it.
-///
-/// # Errors
-/// [`TableError::Unmeasured`] if the stage was measured at another width than 1 only.
-pub fn with_prediction(
-    mut stages: Vec<StageTime>,
-    table: &LatencyTable,
-    context: u32,
-) -> Result<Vec<StageTime>, TableError> {
-    let stage = Stage::Host(HostStage::Predict);
-    if table.has_stage(&stage) {
-        let us = table.latency_us(&stage, 1, context)?;
-        stages.insert(0, StageTime { stage, us });
-    }
-    Ok(stages)
-}
-
-struct Step<'t> {
-    table: &'t LatencyTable,
-    context: u32,
-    stages: Vec<StageTime>,
-}
-
-impl Step<'_> {
-    fn add(&mut self, stage: Stage, width: u32, runs: u32) -> Result<(), TableError> {
-        let us = f64::from(runs) * self.table.latency_us(&stage, width, self.context)?;
-        self.stages.push(StageTime { stage, us });
-        Ok(())
-    }
-
-    fn host(&mut self, stage: HostStage, width: u32, runs: u32) -> Result<(), TableError> {
-        let stage = Stage::Host(stage);
-        if self.table.has_stage(&stage) { self.add(stage, width, runs) } else { Ok(()) }
-    }
-
-    fn verify(&mut self, stage: Stage, width: u32) -> Result<(), TableError> {
-        // Where a device walks, the host has nothing to do afterwards.
-        let around = if stage == Stage::Verify { &AROUND_VERIFY[..] } else { &AROUND_VERIFY[..1] };
-        self.add(stage, width, 1)?;
-        around.iter().try_for_each(|stage| self.host(*stage, width, 1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ygg_profiler::{Cell, CellSamples};
@@ -172,25 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_is_counted_as_often_as_it_runs() {
-        let table = table(&[
-            ("verify", 1, 1000.0),
-            ("verify", 8, 1200.0),
-            ("draft:layer_skip", 1, 300.0),
-            ("draft:layer_skip", 4, 400.0),
-            ("host:grow", 4, 10.0),
-            ("host:accept", 1, 2.0),
-            ("host:accept", 8, 3.0),
-        ]);
-        let drafter = DrafterName::new("layer_skip").unwrap();
-        let shape = Shape { depth: 3, draft_width: 4, verify_width: 8 };
-        let stages = tree_step(&table, &drafter, &shape, 0).unwrap();
-        let named: Vec<(String, f64)> = stages.iter().map(|s| (s.stage.to_string(), s.us)).collect();
-        let expected =
-            [("draft:layer_skip", 1100.0), ("host:grow", 30.0), ("verify", 1200.0), ("host:accept", 3.0)];
-        assert_eq!(named, expected.map(|(name, us)| (name.to_owned(), us)));
-        assert_eq!(step_us(&plain_step(&table, 0).unwrap()), 1002.0);
-        assert_eq!(step_us(&stages), 2333.0);
+    fn host_work_counts_where_it_was_measured() {
+        let cells = [("verify", 1, 1000.0), ("host:accept", 1, 2.0), ("host:accept", 8, 3.0)];
+        assert_eq!(step_us(&plain_step(&table(&cells), 0).unwrap()), 1002.0);
     }
 
     #[test]
@@ -236,13 +196,10 @@ mod tests {
     #[test]
     fn unmeasured_widths_are_refused() {
         let table = table(&[("verify", 1, 1.0), ("verify", 4, 1.0), ("draft:x", 1, 1.0)]);
-        let drafter = DrafterName::new("x").unwrap();
-        let step = |depth, verify_width| {
-            tree_step(&table, &drafter, &Shape { depth, draft_width: 2, verify_width }, 0)
-        };
-        assert!(step(1, 4).is_ok());
-        assert!(step(2, 4).unwrap_err().to_string().contains("draft:x was not measured at width 2"));
-        assert!(step(1, 3).unwrap_err().to_string().contains("verify was not measured at width 3"));
-        assert!(free_step(&table, &DrafterName::new("y").unwrap(), Schedule::Plain, 1, 0).is_err());
+        let step =
+            |name, width| free_step(&table, &DrafterName::new(name).unwrap(), Schedule::Plain, width, 0);
+        assert!(step("x", 4).is_ok());
+        assert!(step("x", 3).unwrap_err().to_string().contains("verify was not measured at width 3"));
+        assert!(step("y", 1).is_err());
     }
 }

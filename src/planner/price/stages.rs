@@ -9,8 +9,9 @@ use petgraph::{
     graph::{DiGraph, NodeIndex},
     visit::EdgeRef,
 };
-use ygg_profiler::{DrafterName, HostStage, LatencyTable, Stage, TableError};
+use ygg_profiler::{DrafterName, LatencyTable, Stage, StepStage, TableError};
 
+use super::objective::stage_us;
 use crate::plan::{Schedule, Shape, StaticTree};
 
 #[cfg(test)]
@@ -25,35 +26,6 @@ pub enum Resource {
     Host,
     /// What moves rows of the cache.
     Copy,
-}
-
-/// A part of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// The drafter's forward of the root.
-    Head,
-    /// The drafter's forward of the verifier's token at every verified node: heads of the next step.
-    HeadAhead,
-    /// The drafter's forward of the last growth.
-    Draft,
-    /// One growth of the tree.
-    Grow,
-    /// The choice of how many rows to verify.
-    Decide,
-    /// The choice of the rows.
-    Prune,
-    /// The inputs of the verification.
-    Mask,
-    /// The verifier's forward.
-    Verify,
-    /// What the verifier says, where it is drawn and not shown.
-    Sample,
-    /// The walk along the verifier's tokens.
-    Accept,
-    /// The accepted rows' move after the prefix.
-    Commit,
-    /// The drafter's forward of the last accepted node.
-    Tail,
 }
 
 /// How the last growth's nodes, which no growth forwards, get the drafter's keys and values.
@@ -74,8 +46,6 @@ pub enum Tail {
 /// One run of a stage in a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageRun {
-    /// What it is.
-    pub part: Part,
     /// What it was measured as.
     pub stage: Stage,
     /// What it occupies.
@@ -129,7 +99,6 @@ struct Growth {
     grown: u32,
 }
 
-#[cfg(test)]
 impl<'a> TreeStep<'a> {
     /// A plain step after no tokens that decides nothing, of a drafter without a cache of its own.
     pub(in crate::planner) fn plain(table: &'a LatencyTable, drafter: &'a DrafterName, shape: Shape) -> Self {
@@ -158,7 +127,7 @@ impl TreeStep<'_> {
         let heads = if self.schedule.drafts_ahead() {
             None
         } else if is_one_launch {
-            Some(graph.add(self.growth(Part::Head, draft_width)?, &[]))
+            Some(graph.add(self.run(Stage::FirstGrowth(self.drafter.clone()), draft_width)?, &[]))
         } else {
             Some(graph.add(self.head()?, &[]))
         };
@@ -170,31 +139,26 @@ impl TreeStep<'_> {
         let mut second_forward = None;
         for growth in &growths[1..] {
             if is_one_launch {
-                last = graph.add(self.growth(Part::Draft, draft_width)?, &[last]);
+                last = graph.add(self.run(Stage::NextGrowth(self.drafter.clone()), draft_width)?, &[last]);
                 continue;
             }
-            let draft = graph.add(self.forward(Part::Draft, growth.forwarded)?, &[last]);
+            let draft = graph.add(self.forward(growth.forwarded)?, &[last]);
             second_forward.get_or_insert(draft);
             last = graph.add(self.grow(*growth)?, &[draft]);
         }
         let prunes_on_device = self.schedule.prunes_on_device();
         if let Some(nodes) = self.decided_nodes {
-            last = graph.add(self.decision(nodes)?, &[last]);
+            last = graph.add(self.run(Stage::Host(StepStage::Decide), nodes)?, &[last]);
         }
-        let by_host = [(Part::Prune, HostStage::Prune), (Part::Mask, HostStage::Mask)];
-        for (part, stage) in by_host.into_iter().filter(|_| !prunes_on_device) {
-            last = graph.add(self.host(part, stage, verify_width)?, &[last]);
+        let by_host = [StepStage::Prune, StepStage::Mask];
+        for stage in by_host.into_iter().filter(|_| !prunes_on_device) {
+            last = graph.add(self.run(Stage::Host(stage), verify_width)?, &[last]);
         }
         let verification = self.tail.verification(self.schedule, self.drafter);
-        let verify = graph.add(self.run(Part::Verify, verification, verify_width)?, &[last]);
+        let verify = graph.add(self.run(verification, verify_width)?, &[last]);
         let is_walked = self.schedule.walks_on_device();
-        let said = if is_walked {
-            verify
-        } else {
-            graph.add(self.host(Part::Sample, HostStage::Sample, verify_width)?, &[verify])
-        };
         let ahead = if self.schedule.drafts_ahead() {
-            Some(graph.add(self.forward(Part::HeadAhead, verify_width)?, &[said]))
+            Some(graph.add(self.forward(verify_width)?, &[verify]))
         } else {
             None
         };
@@ -203,16 +167,16 @@ impl TreeStep<'_> {
         let (accept, commit) = if is_walked {
             (verify, verify)
         } else {
-            let accept = graph.add(self.host(Part::Accept, HostStage::Accept, verify_width)?, &[said]);
+            let accept = graph.add(self.run(Stage::Host(StepStage::Accept), verify_width)?, &[verify]);
             // What is drafted ahead reads the rows that committing moves.
             let moved = [&[accept], ahead].concat();
-            let commit = graph.add(self.host(Part::Commit, HostStage::Commit, verify_width)?, &moved);
+            let commit = graph.add(self.run(Stage::Host(StepStage::Commit), verify_width)?, &moved);
             (accept, commit)
         };
         let mut ends = vec![commit];
         match self.tail {
             Tail::Shared | Tail::Joined | Tail::Ahead => {}
-            Tail::Plain => ends.push(graph.add(self.forward(Part::Tail, 1)?, &ends)),
+            Tail::Plain => ends.push(graph.add(self.forward(1)?, &ends)),
         }
         // The first growth needs the root and its head; the first forward needs the cache as it then is, which a walk of the
         // device leaves with the root.
@@ -229,9 +193,9 @@ impl TreeStep<'_> {
             Tail::Joined => {
                 let stage = Stage::DraftHead(self.drafter.clone());
                 let rows = self.table.widths(&stage).into_iter().find(|width| *width >= 2).unwrap_or(1);
-                self.run(Part::Head, stage, rows)
+                self.run(stage, rows)
             }
-            Tail::Shared | Tail::Plain | Tail::Ahead => self.forward(Part::Head, 1),
+            Tail::Shared | Tail::Plain | Tail::Ahead => self.forward(1),
         }
     }
 
@@ -254,49 +218,32 @@ impl TreeStep<'_> {
     /// One growth, as measured at as many nodes. Levels of a template are of any size: as many growths of the widest measured as
     /// they hold, and one of the smallest that holds the rest.
     fn grow(&self, growth: Growth) -> Result<StageRun, TableError> {
-        let measured = self.table.widths(&Stage::Host(HostStage::Grow));
+        let stage = Stage::Host(StepStage::Grow);
+        let measured = self.table.widths(&stage);
         let (Some(_), Some(widest)) = (self.static_tree, measured.last()) else {
-            return self.host(Part::Grow, HostStage::Grow, growth.grown);
+            return self.run(stage, growth.grown);
         };
         let (whole, rest) = (growth.grown / widest, growth.grown % widest);
-        let mut run = self.host(Part::Grow, HostStage::Grow, *widest)?;
-        let us_of =
-            |width| Ok::<f64, TableError>(self.host(Part::Grow, HostStage::Grow, width)?.us.unwrap_or(0.0));
+        let us_of = |width| Ok::<f64, TableError>(self.run(stage.clone(), width)?.us.unwrap_or(0.0));
         let holds_rest = measured.iter().find(|width| rest > 0 && **width >= rest);
         let rest_us = holds_rest.map_or(Ok(0.0), |width| us_of(*width))?;
+        let mut run = self.run(stage.clone(), *widest)?;
         run.us = run.us.map(|us| f64::from(whole) * us + rest_us);
         Ok(run)
     }
 
-    fn forward(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
-        self.run(part, Stage::Draft(self.drafter.clone()), width)
+    fn forward(&self, width: u32) -> Result<StageRun, TableError> {
+        self.run(Stage::Draft(self.drafter.clone()), width)
     }
 
-    fn run(&self, part: Part, stage: Stage, width: u32) -> Result<StageRun, TableError> {
-        let us = self.table.latency_us(&stage, width, self.context)?;
-        Ok(StageRun { part, stage, resource: Resource::Compute, us: Some(us) })
-    }
-
-    /// A forward with the growth after it, as parts of one launch: the first of them as the head, the others as drafts.
-    fn growth(&self, part: Part, width: u32) -> Result<StageRun, TableError> {
-        let name = self.drafter.clone();
-        let stage = if part == Part::Head { Stage::FirstGrowth(name) } else { Stage::NextGrowth(name) };
-        self.run(part, stage, width)
-    }
-
-    fn host(&self, part: Part, stage: HostStage, width: u32) -> Result<StageRun, TableError> {
-        let resource = if stage == HostStage::Commit { Resource::Copy } else { Resource::Host };
-        let stage = Stage::Host(stage);
-        let is_measured = self.table.has_stage(&stage);
-        let us = is_measured.then(|| self.table.latency_us(&stage, width, self.context)).transpose()?;
-        Ok(StageRun { part, stage, resource, us })
-    }
-
-    /// Deciding is priced at the smallest measured width that holds the tree.
-    fn decision(&self, nodes: u32) -> Result<StageRun, TableError> {
-        let measured = self.table.widths(&Stage::Host(HostStage::Decide));
-        let width = measured.into_iter().find(|width| *width >= nodes).unwrap_or(nodes);
-        self.host(Part::Decide, HostStage::Decide, width)
+    fn run(&self, stage: Stage, width: u32) -> Result<StageRun, TableError> {
+        let us = stage_us(self.table, &stage, width, self.context)?;
+        let resource = match stage {
+            Stage::Host(StepStage::Commit) => Resource::Copy,
+            Stage::Host(_) => Resource::Host,
+            _ => Resource::Compute,
+        };
+        Ok(StageRun { stage, resource, us })
     }
 }
 

@@ -1,5 +1,9 @@
 //! Acceptance: how many drafted tokens a step keeps, by depth and by the drafter's rank.
+use std::iter;
+
 use ygg_profiler::{Expansion, Trace};
+
+use crate::{planner::replay::recorded::recorded_tree, tree::NodeId};
 
 /// How often each number of drafted tokens was accepted, and how many tokens the steps emitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,22 +59,16 @@ pub fn acceptance_by_rank(traces: &[&Trace]) -> Vec<f64> {
     let mut hits = vec![0u64; ranks];
     let mut walked = 0u64;
     for step in traces.iter().flat_map(|trace| trace.steps()) {
-        let mut at = 0;
-        for token in &step.verified {
-            let Some(Expansion { candidates, .. }) = step.expanded.iter().find(|e| e.node == at) else {
+        let tree = recorded_tree(step);
+        let nodes = iter::once(NodeId::ROOT).chain(tree.follow(step.verified.iter().copied()));
+        for (node, token) in nodes.zip(&step.verified) {
+            let Some(Expansion { candidates, .. }) = step.expanded.iter().find(|e| e.node == node.get())
+            else {
                 break;
             };
             walked += 1;
             if let Some(rank) = candidates.iter().position(|c| c.token == *token) {
                 hits[rank] += 1;
-            }
-            let child = (0u32..)
-                .zip(step.parents.iter().zip(&step.tokens))
-                .skip(1)
-                .find(|(_, (parent, t))| **parent == at && *t == token);
-            match child {
-                Some((node, _)) => at = node,
-                None => break,
             }
         }
     }

@@ -104,11 +104,6 @@ fn walk(
 
 /// Drafted tokens that the recorded output follows among the nodes kept.
 pub(in crate::planner) fn accepted_length(tree: &TokenTree, keep: &[NodeId], rest: &[u32]) -> usize {
-    let mut at = NodeId::ROOT;
-    rest.iter()
-        .map_while(|token| {
-            at = tree.child(at, *token).filter(|child| keep.binary_search(child).is_ok())?;
-            Some(())
-        })
-        .count()
+    let is_kept = |node: &NodeId| keep.binary_search(node).is_ok();
+    tree.follow(rest.iter().copied()).take_while(is_kept).count()
 }

@@ -3,11 +3,12 @@
 //! A smaller tree than the recorded one is grown from the recorded candidates by the same [`Frontier`]. The tree of every depth is a prefix
 //! of that of the full depth. Nodes are then valued, by the drafter or by a calibration, and ordered by value: which of them a number of rows
 //! holds, and what they are expected to give, follows for every depth.
-use std::collections::BTreeMap;
-
 use ygg_profiler::{Candidate, DrafterName, Expansion, StepTrace, Trace};
 
-use crate::planner::JudgedNode;
+use crate::planner::{
+    JudgedNode,
+    replay::recorded::{recorded_prompts, recorded_tree},
+};
 use crate::tree::{Frontier, NodeId, Source, TokenTree};
 use crate::{
     plan::Calibration,
@@ -190,13 +191,6 @@ pub(in crate::planner) fn is_accepted(outcome: NodeOutcome) -> Option<bool> {
     }
 }
 
-/// The steps of every prompt of `traces`, with the place of the prompt among all.
-pub(in crate::planner) fn recorded_prompts<'t>(
-    traces: &[&'t Trace],
-) -> impl Iterator<Item = (usize, &'t [StepTrace])> {
-    traces.iter().flat_map(|trace| &trace.prompts).map(|prompt| &prompt.steps[..]).enumerate()
-}
-
 /// Grows one step's tree after another.
 struct Growth<'t> {
     depth: usize,
@@ -206,7 +200,7 @@ struct Growth<'t> {
     frontier: Frontier,
     grown: Vec<NodeId>,
     /// The recorded node of every node, where there is one.
-    recorded: Vec<Option<usize>>,
+    recorded: Vec<Option<NodeId>>,
     /// The candidates of every recorded node.
     candidates: Vec<&'t [Candidate]>,
     outcomes: Vec<NodeOutcome>,
@@ -229,10 +223,9 @@ impl<'t> Growth<'t> {
     }
 
     fn grown(&mut self, prompt: usize, step: &'t StepTrace) -> GrownStep<'t> {
-        let edges = step.parents.iter().zip(&step.tokens).map(|(parent, token)| (*parent, *token));
-        let children: BTreeMap<(u32, u32), u32> = edges.zip(0u32..).skip(1).collect();
-        let end = step.verified.iter().try_fold(0, |node, token| children.get(&(node, *token)).copied());
-        let sizes = self.grow(step, &children);
+        let whole = recorded_tree(step);
+        let sizes = self.grow(step, &whole);
+        let verified = || step.verified.iter().copied();
         node_outcomes(&self.tree, &step.verified, &mut self.outcomes);
         let node = |node: NodeId| GrownNode {
             parent: self.tree.parent(node).map_or(usize::MAX, NodeId::index),
@@ -241,27 +234,23 @@ impl<'t> Growth<'t> {
             is_known: self.known(node.index()).is_some_and(|known| !known.is_empty()),
             outcome: self.outcomes[node.index()],
         };
-        let walked = step.verified.iter().scan(NodeId::ROOT, |at, token| {
-            *at = self.tree.child(*at, *token)?;
-            Some(at.index())
-        });
         GrownStep {
             prompt,
             recorded: step,
-            is_cut: end.is_some(),
+            is_cut: whole.follow(verified()).count() == step.verified.len(),
             sizes,
             nodes: self.tree.nodes().map(node).collect(),
-            path: walked.collect(),
+            path: self.tree.follow(verified()).map(NodeId::index).collect(),
         }
     }
 
     /// The recorded candidates of a node, where the recorded tree has it.
     fn known(&self, node: usize) -> Option<&'t [Candidate]> {
-        self.recorded[node].map(|node| self.candidates[node])
+        self.recorded[node].map(|node| self.candidates[node.index()])
     }
 
     /// Grows the tree, and returns its nodes after each growth, the root alone first.
-    fn grow(&mut self, step: &'t StepTrace, children: &BTreeMap<(u32, u32), u32>) -> Vec<usize> {
+    fn grow(&mut self, step: &'t StepTrace, whole: &TokenTree) -> Vec<usize> {
         self.candidates.clear();
         self.candidates.resize(step.parents.len(), &[]);
         for Expansion { node, candidates } in &step.expanded {
@@ -270,7 +259,7 @@ impl<'t> Growth<'t> {
         self.tree.reset(step.tokens[0]);
         self.frontier.clear();
         self.recorded.clear();
-        self.recorded.push(Some(0));
+        self.recorded.push(Some(NodeId::ROOT));
         let mut sizes = Vec::with_capacity(self.depth + 1);
         sizes.push(1);
         let mut forwarded = 0..1;
@@ -283,11 +272,8 @@ impl<'t> Growth<'t> {
             self.frontier.grow(&mut self.tree, self.width, Source::NONE, &mut self.grown);
             for node in &self.grown {
                 let parent = self.tree.parent(*node).expect("only the root has no parent").index();
-                let recorded = self.recorded[parent].and_then(|parent| {
-                    let parent = u32::try_from(parent).expect("recorded trees are small");
-                    children.get(&(parent, self.tree.token(*node))).map(|child| *child as usize)
-                });
-                self.recorded.push(recorded);
+                let recorded = self.recorded[parent];
+                self.recorded.push(recorded.and_then(|parent| whole.child(parent, self.tree.token(*node))));
             }
             forwarded = sizes[sizes.len() - 1]..self.tree.len();
             sizes.push(self.tree.len());

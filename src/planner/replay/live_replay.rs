@@ -33,7 +33,8 @@ pub fn replay_live(trace: &LiveTrace, choice: &RowChoice) -> Tally<u32> {
             select(&tree, rows as usize, &mut scratch.prune, &mut keep);
             let accepted = accepted_length(&tree, &keep, &step.verified);
             // A step that ended the request inside its tree gives no evidence of depths below.
-            let most = if ends_inside(&tree, &step.verified) { step.verified.len() } else { usize::MAX };
+            let ends_inside = tree.follow(step.verified.iter().copied()).count() == step.verified.len();
+            let most = if ends_inside { step.verified.len() } else { usize::MAX };
             let rows = u32::try_from(keep.len()).expect("trees are small");
             tally.record(prompt, accepted, most, choice.planned(rows).width);
         }
@@ -63,10 +64,6 @@ fn draft_again(step: &LiveStep, tree: &mut TokenTree) {
     for node in &step.pinned {
         tree.pin(NodeId::from_index(*node as usize));
     }
-}
-
-fn ends_inside(tree: &TokenTree, verified: &[u32]) -> bool {
-    verified.iter().try_fold(NodeId::ROOT, |node, token| tree.child(node, *token)).is_some()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! When the chosen step of a plan reads streamed weights.
-use ygg_profiler::{Stage, Worker};
+use ygg_profiler::{Stage, StepStage};
 
 use crate::{
     plan::{ContextRange, Plan, PlannedMemory, StageTime, SubPlan},
@@ -18,8 +18,8 @@ pub fn reads(plan: &Plan, sub_plan: &SubPlan) -> Vec<TimeSpan> {
         return Vec::new();
     };
     let resident_us = at(Stage::Resident, row_choice.widest()).or(at(Stage::Resident, 1)).unwrap_or(0.0);
-    let is_verified = |stage: &&StageTime| matches!(stage.stage.worker(), Worker::Verifier);
-    let place = predicted.stages.iter().position(|stage| is_verified(&stage)).unwrap_or(0);
+    let is_verified = |time: &StageTime| time.stage.of_step() == StepStage::Verify;
+    let place = predicted.stages.iter().position(is_verified).unwrap_or(0);
     let verify_us: f64 = predicted.stages[..place].iter().map(|stage| stage.us).sum();
     let verified_us = verify_us + predicted.stages.get(place).map_or(0.0, |stage| stage.us);
     // What was measured of steps that verify fewer rows may end before so much is read.

@@ -8,11 +8,8 @@ use crate::plan::{
     step_us,
 };
 use crate::planner::{
-    Fix, SearchError, TreeReplay,
-    price::{
-        objective::{plain_step, tree_step},
-        splits::SplitPrices,
-    },
+    Fix, Lanes, SearchError, TreeReplay, TreeStep,
+    price::{objective::plain_step, splits::SplitPrices},
     replay::{
         grown_trees::GrownTrees,
         sharpening::{sharpened, temperatures},
@@ -164,8 +161,9 @@ fn best_with_substitute(
         let table = table_at(prices, *split, |stage| *stage == Stage::Verify || *stage == draft)?;
         for (shape, aal) in &all {
             // What was not measured is no choice.
-            let Ok(stages) = tree_step(&table, name, shape, context) else { continue };
-            let tpot_us = step_us(&stages) / aal;
+            let step = TreeStep { context, ..TreeStep::plain(&table, name, *shape) };
+            let Ok(stages) = step.stages() else { continue };
+            let tpot_us = stages.timeline(Lanes::One).step_us / aal;
             if best.is_none_or(|best| tpot_us < best.tpot_us) {
                 best = Some(BestDivision { split: *split, bits: Some(bits), shape: *shape, tpot_us });
             }

@@ -1,6 +1,6 @@
 //! Steps that predict their depth, against trees grown afresh and eq. 3 written out.
 use proptest::prelude::*;
-use ygg_profiler::{DepthNetwork, DepthPredictor, DepthReport, Profile, PromptTrace, StepTrace, Trace};
+use ygg_profiler::{DepthNetwork, DepthPredictor, DepthReport, Profile, StepTrace, Trace};
 
 use super::{
     search::{DEPTH, DRAFT_WIDTHS, VERIFY_WIDTHS, cells, decided_us, plan, requests},
@@ -8,7 +8,7 @@ use super::{
         NaiveTree, Oracle, in_full, naive_tree, name, profile, record, recorded_candidates, samples, shown,
     },
 };
-use crate::planner::{NOISE_MARGIN, SearchError};
+use crate::planner::{NOISE_MARGIN, SearchError, recorded_outcome};
 use crate::{
     plan::{Calibration, DepthChoice, DepthRule, Plan, RowRule, decode, encode},
     planner::report::json,
@@ -31,7 +31,7 @@ fn predictor() -> DepthPredictor {
 
 /// Recorded steps that carry the predictions that `predicted` makes.
 fn with_predictions(mut trace: Trace, mut predicted: impl FnMut(&StepTrace, u32) -> Vec<f32>) -> Trace {
-    let outcomes: Vec<u32> = trace.steps().map(|step| trace.outcome(step).0).collect();
+    let outcomes: Vec<u32> = trace.steps().map(|step| recorded_outcome(step, trace.depth).0).collect();
     let steps = trace.prompts.iter_mut().flat_map(|prompt| &mut prompt.steps);
     for (step, accepted) in steps.zip(outcomes) {
         step.predicted = predicted(step, accepted);
@@ -342,7 +342,6 @@ fn plans_that_contradict_their_predictors_are_refused() {
 
 #[test]
 fn outcomes_are_told_as_far_as_they_are_known() {
-    let mut trace = record(&Oracle { seed: 1, skill: 1 }, 0, 1, 3, 1);
     let step = |verified: &[u32]| StepTrace {
         context: 5,
         parents: vec![0, 0, 1, 2],
@@ -351,10 +350,9 @@ fn outcomes_are_told_as_far_as_they_are_known() {
         verified: verified.to_vec(),
         predicted: Vec::new(),
     };
-    trace.prompts = vec![PromptTrace { kind: "one".into(), steps: Vec::new() }];
     for (verified, outcome) in
         [(&[9][..], (0, 3)), (&[11, 12, 9], (2, 3)), (&[11, 12, 13, 9], (3, 3)), (&[11, 12], (2, 2))]
     {
-        assert_eq!(trace.outcome(&step(verified)), outcome, "{verified:?}");
+        assert_eq!(recorded_outcome(&step(verified), 3), outcome, "{verified:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! Drafter models with a cache of their own: heads are drafted ahead where verifications together with their tails were measured and that pays.
-use ygg_profiler::{DrafterFile, HostStage, Profile, Stage};
+use ygg_profiler::{DrafterFile, Profile, Stage, StepStage};
 
 use super::{
     search::{DEPTH, VERIFY_WIDTHS, cells, plan, requests},
@@ -58,7 +58,7 @@ fn a_step_is_priced_by_its_tail_and_the_walk_beside_its_heads() {
     let fix = "drafter=layer_skip,Dd=2,Wd=2,Wv=4,rows=all,predictor=off,schedule=";
     let planned = |walks, schedule| plan(&profiled(Some(2.0), walks), &format!("{fix}{schedule}")).unwrap();
     let tail = Stage::VerifyTail(name("layer_skip"));
-    let accept = Stage::Host(HostStage::Accept);
+    let accept = Stage::Host(StepStage::Accept);
     for walks in [false, true] {
         let ahead = planned(walks, "head_ahead");
         assert_eq!(stage_us(&ahead, &tail), Some(97.0));

@@ -1,5 +1,5 @@
 //! Which schedule a plan takes: where its stages were measured, and where it pays.
-use ygg_profiler::{CellSamples, HostStage, Stage};
+use ygg_profiler::{CellSamples, Stage, StepStage};
 
 use super::{
     search::{DEPTH, DRAFT_WIDTHS, VERIFY_WIDTHS, cells, plan, requests},
@@ -88,7 +88,7 @@ fn walks_on_the_device_are_chosen_where_they_were_measured_and_pay() {
     let chosen = free.bands[0].chosen();
     assert_eq!((chosen.name.as_str(), chosen.schedule), ("lookup", Schedule::DeviceWalk));
     let walked = |time: &StageTime| time.stage == Stage::VerifyWalk;
-    let by_host = |time: &StageTime| time.stage == Stage::Host(HostStage::Accept);
+    let by_host = |time: &StageTime| time.stage == Stage::Host(StepStage::Accept);
     let stages = &chosen.first().predicted.stages;
     assert!(stages.iter().any(walked) && !stages.iter().any(by_host), "{stages:?}");
     let text = shown(&planned(quick, Some(10.0), "drafter=layer_skip").unwrap());

@@ -9,11 +9,11 @@ use crate::{
 
 use super::{
     Drafter, SelfDrafter,
-    registry::{MakeContext, MakeDrafter, source_of},
+    registry::{MakeContext, MakeDrafter},
 };
 
 /// The drafter's mark.
-pub(super) const SOURCE: Source = source_of(DrafterId::LayerSkip);
+pub(super) const SOURCE: Source = DrafterId::LayerSkip.source();
 
 impl MakeDrafter for LayerSkipSettings {
     fn make(&self, context: &MakeContext<'_>) -> Result<Option<Box<dyn Drafter>>, SpeculateError> {

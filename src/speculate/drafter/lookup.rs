@@ -12,11 +12,11 @@ use crate::{
 use super::{
     Budget, Drafter, propose_by_history,
     ranking::chance,
-    registry::{MakeContext, MakeDrafter, Replay, source_of},
+    registry::{MakeContext, MakeDrafter, Replay},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = source_of(DrafterId::Lookup);
+const SOURCE: Source = DrafterId::Lookup.source();
 
 /// An earlier occurrence: the continuation starts at `next` and `length` tokens before it match.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,6 @@ pub use mixed::Mixed;
 pub use model::ModelDrafter;
 pub use ngram::Ngram;
 pub use recycling::Recycling;
-pub(in crate::speculate) use registry::source_of;
 pub use registry::{Replay, make_drafter, make_growing_drafter, make_replay};
 pub use retrieval::Retrieval;
 pub use self_drafter::SelfDrafter;

@@ -27,11 +27,11 @@ use super::{
     heads::Heads,
     propose_in_one_launch,
     ranking::Ranking,
-    registry::{MakeContext, MakeDrafter, source_of},
+    registry::{MakeContext, MakeDrafter},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = source_of(DrafterId::Model);
+const SOURCE: Source = DrafterId::Model.source();
 
 /// A node that was forwarded.
 #[derive(Clone, Copy, Debug)]

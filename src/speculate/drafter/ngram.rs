@@ -19,11 +19,11 @@ use self::{dictionary::Dictionaries, pool::Pool};
 use super::{
     Budget, Drafter,
     ranking::chance,
-    registry::{MakeContext, MakeDrafter, source_of},
+    registry::{MakeContext, MakeDrafter},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = source_of(DrafterId::Ngram);
+const SOURCE: Source = DrafterId::Ngram.source();
 /// The verifier's continuations of a pool sequence among which an unknown one is looked for.
 const OFFERED: usize = 8;
 /// What the newest guess of the forward dictionary is worth, and what each further token of a guess keeps of that.

@@ -13,13 +13,13 @@ use crate::{
 use self::template::{MOST_RANKS, Template};
 use super::{
     Budget, Drafter,
-    registry::{MakeContext, MakeDrafter, source_of},
+    registry::{MakeContext, MakeDrafter},
 };
 
 mod template;
 
 /// The drafter's mark.
-const SOURCE: Source = source_of(DrafterId::Recycling);
+const SOURCE: Source = DrafterId::Recycling.source();
 /// No token of a model.
 const NONE: Candidate = Candidate { token: u32::MAX, log_prob: f32::NEG_INFINITY };
 

@@ -1,12 +1,9 @@
 //! From the settings of a drafter to the drafter: every kind makes its own, in its own file.
 
 use crate::{
-    plan::{
-        DrafterId, DrafterKind, DrafterSettings, GrowthChoice, PlainDecoding, ReplayDrafter, with_settings,
-    },
+    plan::{DrafterKind, DrafterSettings, GrowthChoice, PlainDecoding, ReplayDrafter, with_settings},
     runtime::Session,
     speculate::{SpeculateError, StepShape},
-    tree::Source,
 };
 
 use super::Drafter;
@@ -81,9 +78,4 @@ pub fn make_growing_drafter(
 /// As [`make_drafter`].
 pub fn make_replay(kind: &DrafterKind) -> Result<Option<Replay>, SpeculateError> {
     with_settings!(kind, settings => settings.replay())
-}
-
-/// The mark of a drafter's nodes in a tree.
-pub(in crate::speculate) const fn source_of(drafter: DrafterId) -> Source {
-    Source::new(drafter as u8)
 }

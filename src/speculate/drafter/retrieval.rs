@@ -20,11 +20,11 @@ use crate::{
 
 use super::{
     Budget, Drafter, Lookup, propose_by_history,
-    registry::{MakeContext, MakeDrafter, Replay, source_of},
+    registry::{MakeContext, MakeDrafter, Replay},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = source_of(DrafterId::Retrieval);
+const SOURCE: Source = DrafterId::Retrieval.source();
 /// Tokens along a proposed path at most.
 const DEEPEST: u32 = 10;
 /// Continuations of one node at most, however wide the shape.

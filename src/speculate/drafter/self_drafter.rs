@@ -21,7 +21,6 @@ use super::{
     heads::Heads,
     propose_in_one_launch,
     ranking::Ranking,
-    registry::source_of,
 };
 
 /// The verifier as its own drafter.
@@ -49,7 +48,7 @@ impl SelfDrafter {
     /// # Errors
     /// [`SpeculateError::Shape`] if no executable of the session holds a growth or gives as many candidates.
     pub fn layer_skip(session: &Session, skip: SkipSet, shape: &StepShape) -> Result<Self, SpeculateError> {
-        Self::new(session, source_of(DrafterId::LayerSkip), skip, shape)
+        Self::new(session, DrafterId::LayerSkip.source(), skip, shape)
     }
 
     /// A drafter that runs all sub-layers, by a variant, which is a substitute, and grows trees of the given shape.
@@ -62,7 +61,7 @@ impl SelfDrafter {
         shape: &StepShape,
     ) -> Result<Self, SpeculateError> {
         let nothing = SkipSet::none(session.set().groups());
-        let whole = Self::new(session, source_of(DrafterId::Substitute), nothing, shape)?;
+        let whole = Self::new(session, DrafterId::Substitute.source(), nothing, shape)?;
         Ok(whole.with_variant(variant))
     }
 

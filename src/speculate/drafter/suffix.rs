@@ -16,11 +16,11 @@ use crate::{
 use self::automaton::{Automaton, Match, Place};
 use super::{
     Budget, Drafter, propose_by_history,
-    registry::{MakeContext, MakeDrafter, Replay, source_of},
+    registry::{MakeContext, MakeDrafter, Replay},
 };
 
 /// The drafter's mark.
-const SOURCE: Source = source_of(DrafterId::Suffix);
+const SOURCE: Source = DrafterId::Suffix.source();
 /// Most continuations of a string that are looked at.
 const MOST_CONTINUATIONS: usize = 32;
 

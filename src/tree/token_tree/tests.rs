@@ -38,6 +38,20 @@ fn accessors_tell_what_was_inserted() {
 }
 
 #[test]
+fn a_text_is_followed_until_no_child_carries_its_next_token_and_asked_for_no_further() {
+    let tree = small();
+    let followed = |text: &[u32]| tree.follow(text.iter().copied()).collect::<Vec<_>>();
+    assert_eq!(followed(&[10, 30, 5]), [n(1), n(3)]);
+    assert_eq!((followed(&[20, 30]), followed(&[30]), followed(&[])), (vec![n(2)], vec![], vec![]));
+    let mut asked = 0;
+    let text = [10, 20, 30].into_iter().inspect(|_| asked += 1);
+    let mut walk = tree.follow(text);
+    assert_eq!([walk.next(), walk.next(), walk.next()], [Some(n(1)), None, None]);
+    drop(walk);
+    assert_eq!(asked, 2);
+}
+
+#[test]
 fn a_known_child_merges_even_when_the_tree_is_full() {
     let mut tree = small();
     assert_eq!(tree.insert(NodeId::ROOT, 20, 0.75, 4, B), Insert::Merged(n(2)));

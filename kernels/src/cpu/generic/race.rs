@@ -24,7 +24,8 @@ impl<F: FnMut(f64) -> bool> Work for Race<'_, F> {
         let mut leader = Leader::NONE;
         for (block, first) in logits.chunks(HASHED).zip((0_u32..).step_by(HASHED)) {
             let is_whole = block.len() == HASHED;
-            if is_whole && !leader.may_lose(score(largest(block), max, temperature), least_upper(key, first)) {
+            if is_whole && !leader.may_lose(score(largest(block), max, temperature), least_upper(key, first))
+            {
                 continue;
             }
             for (&logit, token) in block.iter().zip(first..) {

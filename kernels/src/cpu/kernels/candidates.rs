@@ -88,7 +88,10 @@ impl Kernels {
         if let Some(RowNoise { keys, temperature, tokens }) = noise {
             assert!(keys.len() >= width, "{} keys of {width} rows", keys.len());
             assert!(temperature > 0.0 && choice.temperature.is_none(), "values under noise are not summed");
-            assert!(tokens.is_none_or(|tokens| tokens.len() == vocabulary), "a token for each of {vocabulary} places");
+            assert!(
+                tokens.is_none_or(|tokens| tokens.len() == vocabulary),
+                "a token for each of {vocabulary} places"
+            );
         }
         assert_eq!(width, layout.rows(), "rows of logits and of what is found");
         assert!(of.end <= ranges(vocabulary), "ranges {of:?} of {vocabulary} tokens");

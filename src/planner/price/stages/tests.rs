@@ -30,34 +30,16 @@ fn graph(schedule: Schedule, tail: Tail, depth: u32, decided_nodes: Option<u32>)
     TreeStep { schedule, tail, decided_nodes, ..TreeStep::plain(&table, &drafter, shape) }.stages().unwrap()
 }
 
-/// The name of a part of a step.
-fn part_name(part: Part) -> &'static str {
-    match part {
-        Part::Head => "head",
-        Part::HeadAhead => "head ahead",
-        Part::Draft => "draft",
-        Part::Grow => "grow",
-        Part::Decide => "decide",
-        Part::Prune => "prune",
-        Part::Mask => "mask",
-        Part::Verify => "verify",
-        Part::Sample => "sample",
-        Part::Accept => "accept",
-        Part::Commit => "commit",
-        Part::Tail => "tail",
-    }
-}
-
 /// One line a stage: its name and time, what it waits for, and what of the step before.
 fn described(graph: &StageGraph) -> Vec<String> {
     let line = |(place, run): (usize, &StageRun)| {
-        let mut parts = vec![part_name(run.part).to_owned()];
+        let mut parts = vec![run.stage.of_step().to_string()];
         parts.extend(run.us.map(|us| us.to_string()));
         for (sign, wait) in [("<", Wait::SameStep), ("<<", Wait::StepBefore)] {
             let mut others: Vec<usize> =
                 graph.waits(place).filter(|(_, w)| *w == wait).map(|(other, _)| other).collect();
             others.sort_unstable();
-            parts.extend(others.iter().map(|other| format!("{sign} {}", part_name(graph.run(*other).part))));
+            parts.extend(others.iter().map(|other| format!("{sign} {}", graph.run(*other).stage.of_step())));
         }
         parts.join(" ")
     };
@@ -68,16 +50,15 @@ fn described(graph: &StageGraph) -> Vec<String> {
 fn a_plain_step_is_a_chain_into_the_next() {
     let lines = described(&graph(Schedule::Plain, Tail::Shared, 2, Some(5)));
     let expected = [
-        "head 10 << accept << commit",
-        "grow < head",
+        "draft 10 << accept << commit",
+        "grow < draft",
         "draft 20 < grow",
         "grow < draft",
         "decide 8 < grow",
         "prune < decide",
         "mask < prune",
         "verify 100 < mask",
-        "sample < verify",
-        "accept < sample",
+        "accept < verify",
         "commit < accept",
     ];
     assert_eq!(lines, expected);
@@ -87,16 +68,15 @@ fn a_plain_step_is_a_chain_into_the_next() {
 fn heads_drafted_ahead_are_the_first_growths_of_the_next_step() {
     let lines = described(&graph(Schedule::HeadAhead, Tail::Shared, 2, None));
     let expected = [
-        "grow << head ahead << accept",
+        "grow << draft << accept",
         "draft 20 < grow << commit",
         "grow < draft",
         "prune < grow",
         "mask < prune",
         "verify 100 < mask",
-        "sample < verify",
-        "head ahead 40 < sample",
-        "accept < sample",
-        "commit < head ahead < accept",
+        "draft 40 < verify",
+        "accept < verify",
+        "commit < draft < accept",
     ];
     assert_eq!(lines, expected);
     let lines = described(&graph(Schedule::HeadAhead, Tail::Shared, 1, None));
@@ -106,35 +86,40 @@ fn heads_drafted_ahead_are_the_first_growths_of_the_next_step() {
 #[test]
 fn in_one_launch_growths_are_part_of_the_forwards() {
     let lines = described(&graph(Schedule::OneLaunch, Tail::Shared, 3, None));
-    let expected = ["head 13 << accept << commit", "draft 21 < head", "draft 21 < draft", "prune < draft"];
+    let expected = ["draft 13 << accept << commit", "draft 21 < draft", "draft 21 < draft", "prune < draft"];
     assert_eq!(lines[..4], expected);
 }
 
 #[test]
 fn a_device_that_walks_leaves_the_host_nothing_behind_the_verifier() {
     let lines = described(&graph(Schedule::DeviceWalk, Tail::Shared, 1, None));
-    let expected = ["head 10 << verify", "grow < head", "prune < grow", "mask < prune", "verify 101 < mask"];
+    let expected =
+        ["draft 10 << verify", "grow < draft", "prune < grow", "mask < prune", "verify 101 < mask"];
     assert_eq!(lines, expected);
     let lines = described(&graph(Schedule::TwoLaunches, Tail::Shared, 2, None));
     let expected =
-        ["head 13 << verify", "draft 21 < head", "prune < draft", "mask < prune", "verify 101 < mask"];
+        ["draft 13 << verify", "draft 21 < draft", "prune < draft", "mask < prune", "verify 101 < mask"];
     assert_eq!(lines, expected);
     let lines = described(&graph(Schedule::WholeStep, Tail::Shared, 2, None));
-    assert_eq!(lines, ["head 13 << verify", "draft 21 < head", "verify 99 < draft"], "nothing is the host's");
+    assert_eq!(
+        lines,
+        ["draft 13 << verify", "draft 21 < draft", "verify 99 < draft"],
+        "nothing is the host's"
+    );
 }
 
 #[test]
 fn tails_are_drafted_behind_the_step_or_beside_its_verification() {
     let lines = described(&graph(Schedule::Plain, Tail::Plain, 1, None));
-    assert_eq!(lines[0], "head 10 << accept << commit << tail");
-    assert_eq!(lines.last().unwrap(), "tail 10 < commit");
+    assert_eq!(lines[0], "draft 10 << accept << commit << draft");
+    assert_eq!(lines.last().unwrap(), "draft 10 < commit");
     let lines = described(&graph(Schedule::HeadAhead, Tail::Ahead, 2, None));
     let mut expected = described(&graph(Schedule::HeadAhead, Tail::Shared, 2, None));
     let verify = expected.iter_mut().find(|line| line.starts_with("verify")).unwrap();
     *verify = verify.replace("100", "104");
     assert_eq!(lines, expected);
     let lines = described(&graph(Schedule::Plain, Tail::Joined, 1, None));
-    assert_eq!(lines[0], "head 30 << accept << commit", "a head of two rows, by weights of its own");
+    assert_eq!(lines[0], "draft 30 << accept << commit", "a head of two rows, by weights of its own");
     assert_eq!(lines.last().unwrap(), "commit < accept");
 }
 

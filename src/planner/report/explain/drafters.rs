@@ -1,6 +1,6 @@
 //! What became of every drafter's best shape: why it was chosen or what it lost by.
 use serde::Serialize;
-use ygg_profiler::Worker;
+use ygg_profiler::{Stage, StepStage};
 
 use crate::plan::{
     Acceptance, Band, ContextRange, Plan, Prediction, PricedShape, StageTime, SubPlan, Unseen,
@@ -63,10 +63,10 @@ impl StepShares {
     fn new(stages: &[StageTime]) -> Self {
         let mut shares = StepShares::default();
         for StageTime { stage, us } in stages {
-            *match stage.worker() {
-                Worker::Drafter => &mut shares.draft_us,
-                Worker::Verifier => &mut shares.verify_us,
-                Worker::Host(_) => &mut shares.host_us,
+            *match stage {
+                Stage::Host(_) => &mut shares.host_us,
+                forward if forward.of_step() == StepStage::Draft => &mut shares.draft_us,
+                _ => &mut shares.verify_us,
             } += us;
         }
         shares

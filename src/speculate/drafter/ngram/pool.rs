@@ -71,8 +71,7 @@ impl Pool {
         for start in (0..self.tokens.len()).step_by(self.length) {
             let (before, rest) = self.tokens.split_at_mut(start);
             let sequence = &mut rest[..self.length];
-            let mut path = sequence.iter();
-            let leaf = path.try_fold(NodeId::ROOT, |node, token| outcome.tree.child(node, *token));
+            let leaf = outcome.tree.follow(sequence.iter().copied()).nth(sequence.len() - 1);
             let Some(row) = leaf.and_then(|leaf| outcome.rows.binary_search(&leaf).ok()) else { continue };
             let last = [sequence[self.length - 1]];
             let is_known = |token: u32| dictionaries.forward.after(&last).any(|rest| rest[0] == token);

@@ -4,9 +4,10 @@ use crate::{
     grammar::Matcher,
     runtime::Session,
     sample::{Adjustment, Sampling},
+    speculate::{SpeculateError, Speculation, Stats, band::band_for, stats::Lap},
 };
 
-use super::{Decoder, SpeculateError, Stats, band::band_for, forced::MOST_FORCED, stats::Lap};
+use super::{Decoder, forced::MOST_FORCED};
 
 /// What a request keeps of the one before it. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -17,16 +18,6 @@ pub enum Reuse {
     Prefix,
     /// Nothing: the whole prompt is run.
     Nothing,
-}
-
-/// Whether a request drafts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Speculation {
-    /// As engine and decoder were opened to.
-    #[default]
-    AsOpened,
-    /// Not at all: plain decoding, with the same tokens.
-    Off,
 }
 
 /// What a request adjusts unless it says otherwise.

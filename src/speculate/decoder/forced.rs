@@ -6,13 +6,11 @@
 
 use crate::{
     runtime::Session,
+    speculate::{SpeculateError, StepStage},
     tree::{NodeId, Source},
 };
 
-use super::{
-    SpeculateError, StepReport, StepStage,
-    step::{Proposal, Step, StepStorage},
-};
+use super::step::{Proposal, Step, StepReport, StepStorage};
 
 /// Most forced tokens of a step: with the root, the rows of the widest forward of a prefill.
 pub(super) const MOST_FORCED: usize = 63;

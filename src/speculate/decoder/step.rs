@@ -5,18 +5,18 @@ use std::time::Duration;
 use crate::{
     policy::RowScratch,
     runtime::{GrownVerification, Session},
+    speculate::{
+        Budget, Limits, SpeculateError, StepOutcome, StepStage, TraceObserver, Walk,
+        band::{BandState, BandSteps},
+        node_masks::NodeMasks,
+        policy::{DepthOfStep, StepDone},
+        sequence::Sequence,
+        stats::Lap,
+    },
     tree::{NodeId, TokenTree, select},
 };
 
-use super::{
-    Budget, Decoder, Limits, SpeculateError, StepOutcome, StepStage, TraceObserver, Walk,
-    band::{BandState, BandSteps},
-    node_masks::NodeMasks,
-    policy::{DepthOfStep, StepDone},
-    sequence::Sequence,
-    stats::Lap,
-    verification::Verification,
-};
+use super::{Decoder, verification::Verification};
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,22 +9,31 @@ use crate::{
     tree::{NodeId, TokenTree},
 };
 
+use self::step::StepStorage;
 use super::{
     BandSteps, Drafter, LogProbs, Ngram, SpeculateError, Speculation, Stats, StepShape, band::BandState,
-    drafter::source_of, sequence::Sequence, step::StepStorage,
+    sequence::Sequence,
 };
+
+mod begin;
+mod forced;
+mod step;
+mod verification;
+
+pub use begin::{Begin, Reuse};
+pub use step::StepReport;
 
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are
 /// committed.
 #[derive(Debug)]
 pub struct Decoder {
-    pub(super) session: Session,
+    session: Session,
     /// Ascending in temperature; one at least.
-    pub(super) bands: Vec<BandState>,
+    bands: Vec<BandState>,
     /// The place of the band that the current request goes by.
-    pub(super) current: usize,
-    pub(super) sequence: Sequence,
-    pub(super) step: StepStorage,
+    current: usize,
+    sequence: Sequence,
+    step: StepStorage,
 }
 
 impl Decoder {
@@ -112,7 +121,7 @@ impl Decoder {
     /// The drafters that proposed a node of the tree.
     pub fn proposers(&self, node: NodeId) -> impl Iterator<Item = DrafterId> {
         let sources = self.step.tree.sources(node);
-        DrafterId::ALL.into_iter().filter(move |drafter| sources.contains(source_of(*drafter)))
+        DrafterId::ALL.into_iter().filter(move |drafter| sources.contains(drafter.source()))
     }
 
     /// Tokens the last step emitted.

@@ -4,14 +4,15 @@
 //! the logarithms that it grew them by, which tell nodes apart that are worth the same to the host: what is verified may differ among
 //! such nodes, what is emitted does not.
 
-use crate::{runtime::GrownVerification, tree::NodeId};
-
-use super::{
-    SpeculateError, StepStage, Verified,
-    step::{Step, StepStorage},
-    step_outcome::VerifiedCandidates,
-    tree_forward::tree_forward,
+use crate::{
+    runtime::GrownVerification,
+    speculate::{
+        SpeculateError, StepStage, Verified, step_outcome::VerifiedCandidates, tree_forward::tree_forward,
+    },
+    tree::NodeId,
 };
+
+use super::step::{Step, StepStorage};
 
 /// What a verification leaves for acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
