@@ -166,26 +166,17 @@ impl Case {
         self.expected.last().expect("the best token always may be drawn").0
     }
 
-    /// Tests twice if need be; gives how many draws were made.
+    /// Tests tokens, then pairs of tokens at neighbouring places, which are independent; gives how many draws were made.
     fn expect_fair(&self, draw: Draw<'_>, what: &str) -> Result<usize, Halt> {
-        let mut made = 0;
-        for (round, draws) in [DRAWS, 4 * DRAWS].into_iter().enumerate() {
-            let counts = self.counts(draw, draws, round as u64, what)?;
-            made += draws;
-            let rank = self.rank(&counts, draws, round as u64);
-            if rank > 0 {
-                return Ok(made);
-            }
-            if round == 1 {
-                let found: Vec<f64> = counts.iter().map(|count| *count as f64 / draws as f64).collect();
-                return Err(Halt::Broken(format!(
-                    "{what}: expected tokens with probabilities {:.4?}, found frequencies {found:.4?} of {draws} \
-                     draws, farther off than any of {SAMPLES} samples",
-                    self.expected
-                )));
-            }
-        }
-        unreachable!("the second round decides")
+        let of_tokens: Vec<f64> = self.expected.iter().map(|(_, probability)| *probability).collect();
+        let tokens =
+            expect_frequencies(&of_tokens, what, |draws, round| self.counts(draw, draws, round, what))?;
+        let of_pairs: Vec<f64> =
+            of_tokens.iter().flat_map(|first| of_tokens.iter().map(move |second| first * second)).collect();
+        let what = format!("{what}, pairs of places");
+        let pairs =
+            expect_frequencies(&of_pairs, &what, |draws, round| self.pair_counts(draw, draws, round, &what))?;
+        Ok(tokens + 2 * pairs)
     }
 
     /// How often each token is drawn: half of the draws by positions of one seed, half by seeds at one position.
@@ -201,43 +192,87 @@ impl Case {
                 sampler.set_sampling(Sampling { seed: first + number, ..self.sampling })?;
                 round
             };
-            let drawn = draw(&mut sampler, &self.logits, position);
-            let place = self.expected.iter().position(|(token, _)| *token == drawn).ok_or_else(|| {
-                Halt::Broken(format!(
-                    "{what}: expected one of {:.4?}, but token {drawn} was drawn",
-                    self.expected
-                ))
-            })?;
-            counts[place] += 1;
+            counts[self.place(draw(&mut sampler, &self.logits, position), what)?] += 1;
         }
         Ok(counts)
     }
 
-    /// Samples of the expected distribution that are at least as far off as the counts.
-    fn rank(&self, counts: &[u64], draws: usize, round: u64) -> usize {
-        let found = self.distance(counts, draws);
-        let mut seed = Random::new(round);
-        let is_farther = |_: &usize| {
-            let mut sample = vec![0; counts.len()];
-            for _ in 0..draws {
-                let mut left = seed.uniform();
-                let place = self.expected.iter().position(|(_, probability)| {
-                    left -= probability;
-                    left < 0.0
-                });
-                sample[place.unwrap_or(counts.len() - 1)] += 1;
-            }
-            self.distance(&sample, draws) >= found
-        };
-        (0..SAMPLES).filter(is_farther).count()
+    /// How often each pair of tokens is drawn at a place and the one after it, by one seed.
+    fn pair_counts(&self, draw: Draw<'_>, pairs: usize, round: u64, what: &str) -> Result<Vec<u64>, Halt> {
+        let mut sampler = Sampler::new(self.sampling, self.logits.len())?;
+        let mut counts = vec![0; self.expected.len().pow(2)];
+        for number in 0..pairs as u64 {
+            let position = (round << 32) + 2 * number;
+            let mut place = |position| self.place(draw(&mut sampler, &self.logits, position), what);
+            let (first, second) = (place(position)?, place(position + 1)?);
+            counts[first * self.expected.len() + second] += 1;
+        }
+        Ok(counts)
     }
 
-    /// Pearson's statistic.
-    fn distance(&self, counts: &[u64], draws: usize) -> f64 {
-        let term = |(count, (_, probability)): (&u64, &(u32, f64))| {
-            let expected = probability * draws as f64;
-            (*count as f64 - expected).powi(2) / expected
-        };
-        counts.iter().zip(&self.expected).map(term).sum()
+    /// The place of a token that was drawn.
+    fn place(&self, drawn: u32, what: &str) -> Result<usize, Halt> {
+        self.expected.iter().position(|(token, _)| *token == drawn).ok_or_else(|| {
+            Halt::Broken(format!(
+                "{what}: expected one of {:.4?}, but token {drawn} was drawn",
+                self.expected
+            ))
+        })
     }
+}
+
+/// Counts outcomes of these probabilities, twice if need be; gives how many were counted.
+fn expect_frequencies(
+    probabilities: &[f64],
+    what: &str,
+    counts: impl Fn(usize, u64) -> Result<Vec<u64>, Halt>,
+) -> Result<usize, Halt> {
+    let mut made = 0;
+    for (round, draws) in [DRAWS, 4 * DRAWS].into_iter().enumerate() {
+        let counts = counts(draws, round as u64)?;
+        made += draws;
+        if rank(probabilities, &counts, draws, round as u64) > 0 {
+            return Ok(made);
+        }
+        if round == 1 {
+            let found: Vec<f64> = counts.iter().map(|count| *count as f64 / draws as f64).collect();
+            return Err(Halt::Broken(format!(
+                "{what}: expected tokens with probabilities {probabilities:.4?}, found frequencies {found:.4?} of \
+                 {draws} draws, farther off than any of {SAMPLES} samples"
+            )));
+        }
+    }
+    unreachable!("the second round decides")
+}
+
+/// Samples of the expected distribution that are at least as far off as the counts.
+fn rank(probabilities: &[f64], counts: &[u64], draws: usize, round: u64) -> usize {
+    let found = distance(probabilities, counts, draws);
+    let up_to: Vec<f64> = probabilities
+        .iter()
+        .scan(0.0, |sum, probability| {
+            *sum += probability;
+            Some(*sum)
+        })
+        .collect();
+    let mut seed = Random::new(round);
+    let is_farther = |_: &usize| {
+        let mut sample = vec![0; counts.len()];
+        for _ in 0..draws {
+            let u = seed.uniform();
+            let place = up_to.partition_point(|sum| *sum <= u);
+            sample[place.min(counts.len() - 1)] += 1;
+        }
+        distance(probabilities, &sample, draws) >= found
+    };
+    (0..SAMPLES).filter(is_farther).count()
+}
+
+/// Pearson's statistic.
+fn distance(probabilities: &[f64], counts: &[u64], draws: usize) -> f64 {
+    let term = |(count, probability): (&u64, &f64)| {
+        let expected = probability * draws as f64;
+        (*count as f64 - expected).powi(2) / expected
+    };
+    counts.iter().zip(probabilities).map(term).sum()
 }

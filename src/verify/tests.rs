@@ -154,6 +154,22 @@ fn a_biased_sampler_is_found() {
     assert_eq!(broken(&verification), ["draws"], "{verification:?}");
 }
 
+/// What drafting must not do to draws.
+#[test]
+fn noise_that_depends_on_a_drafter_and_noise_used_twice_are_found() {
+    let redrawn = |sampler: &mut Sampler, logits: &[f32], position: u64| {
+        let (drafted, drawn) = (argmax(logits), sampler.draw(logits, position));
+        if drawn == drafted { drawn } else { sampler.draw(logits, position + (1 << 40)) }
+    };
+    let twice = |sampler: &mut Sampler, logits: &[f32], position: u64| sampler.draw(logits, position / 2);
+    for (fault, what) in [(&redrawn as &dyn Fn(&mut Sampler, &[f32], u64) -> u32, "after"), (&twice, "pairs")]
+    {
+        let verification = verified_with(Fault::None, fault, |name| name == "draws");
+        assert_eq!(broken(&verification), ["draws"], "{verification:?}");
+        assert!(said(&verification, "draws").contains(what), "{verification:?}");
+    }
+}
+
 #[test]
 fn an_answer_that_is_not_plain_decodings_is_found_and_named() {
     let open = |loaded: Arc<Loaded>| {
