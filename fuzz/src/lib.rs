@@ -8,9 +8,9 @@
 pub mod chats;
 pub mod constraints;
 pub mod containers;
+pub mod drafter_states;
 mod in_file;
 pub mod mutation;
-pub mod ngram_states;
 pub mod plans;
 pub mod profiles;
 pub mod requests;
@@ -18,7 +18,6 @@ pub mod sampling;
 mod sealed;
 mod size;
 pub mod sizes;
-pub mod skip_states;
 pub mod stop_strings;
 pub mod stores;
 pub mod templates;

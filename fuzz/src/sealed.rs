@@ -1,4 +1,4 @@
-//! Files with a checked header, as plans, profiles, skip states and saved n-grams are: magic, version, length, BLAKE3,
+//! Files with a checked header, as plans, profiles and kept states of drafters are: magic, version, length, BLAKE3,
 //! payload.
 
 use std::io::Write;

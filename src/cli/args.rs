@@ -519,12 +519,11 @@ pub(crate) struct RunArgs {
     pub(crate) drafter: Option<DrafterName>,
     #[command(flatten)]
     pub(crate) skip: SkipArgs,
-    /// File that keeps the skip set of drafter swift from run to run
-    #[arg(long, value_name = "FILE", conflicts_with = "no_spec", help_heading = "Drafting")]
-    pub(crate) skip_state: Option<PathBuf>,
-    /// File that keeps the dictionaries of drafter ngram from run to run
-    #[arg(long, value_name = "FILE", conflicts_with = "no_spec", help_heading = "Drafting")]
-    pub(crate) ngram_state: Option<PathBuf>,
+    /// File that keeps what drafters swift and ngram learn from run to run
+    // The aliases are the two options of version 0.1 that it replaced; they leave with the next version.
+    #[arg(long, value_name = "FILE", aliases = ["skip-state", "ngram-state"], conflicts_with = "no_spec",
+          help_heading = "Drafting")]
+    pub(crate) drafter_state: Option<PathBuf>,
     /// Decode plainly, without speculation
     #[arg(long, conflicts_with_all = ["drafter", "plan"], help_heading = "Drafting")]
     pub(crate) no_spec: bool,

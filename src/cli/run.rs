@@ -7,10 +7,11 @@ use crate::cli::{
     cache::CachePlace,
     chat,
     contents::Remembered,
+    drafter_state,
     error::Failure,
-    fetch, loading, ngram_state, output, planning,
+    fetch, loading, output, planning,
     settings::{self, Machine},
-    skip_state, stats,
+    stats,
     stream::stream,
 };
 
@@ -33,17 +34,13 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     let (prepared, options) = planning::with_plan(model, options, given, machine, cache)?;
     let mut engine = prepared.engine(&options)?;
     remembered.into_iter().for_each(Remembered::watch);
-    if let Some(file) = &args.skip_state {
-        skip_state::resume(&mut engine, file)?;
-    }
-    if let Some(file) = &args.ngram_state {
-        ngram_state::resume(&mut engine, file)?;
+    if let Some(file) = &args.drafter_state {
+        drafter_state::resume(&mut engine, file)?;
     }
     // Said before a prompt is run.
     let compiled = constraint.as_ref().map(|constraint| engine.loaded().matcher(constraint)).transpose()?;
     answer(&mut engine, args, (prompt, compiled), cache)?;
-    args.skip_state.as_deref().map_or(Ok(()), |file| skip_state::keep(&mut engine, file))?;
-    args.ngram_state.as_deref().map_or(Ok(()), |file| ngram_state::keep(&mut engine, file))
+    args.drafter_state.as_deref().map_or(Ok(()), |file| drafter_state::keep(&mut engine, file))
 }
 
 /// Answers the prompt, or chats without one.

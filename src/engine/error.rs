@@ -5,7 +5,6 @@ use crate::{
     grammar::GrammarError,
     model::ModelError,
     plan::PlanError,
-    policy::SkipStateError,
     runtime::RuntimeError,
     speculate::{SpeculateError, StoreError},
     text::TextError,
@@ -218,12 +217,6 @@ fn of_backend(error: &BackendError) -> (ErrorKind, Option<Hint>) {
     }
 }
 
-impl From<SkipStateError> for Error {
-    fn from(error: SkipStateError) -> Self {
-        Self::of(ErrorKind::Input, None, error)
-    }
-}
-
 impl From<SpeculateError> for Error {
     fn from(error: SpeculateError) -> Self {
         match error {
@@ -236,7 +229,7 @@ impl From<SpeculateError> for Error {
             | SpeculateError::Shape { .. }
             | SpeculateError::Schedule { .. }
             | SpeculateError::Device { .. }
-            | SpeculateError::SavedNgrams(_) => Self::of(ErrorKind::Input, None, error),
+            | SpeculateError::KeptState(_) => Self::of(ErrorKind::Input, None, error),
         }
     }
 }

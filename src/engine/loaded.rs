@@ -315,13 +315,18 @@ pub fn fingerprints(
     (machine.gpu, machine.driver) = backend::gpu(tier)?.map(|gpu| (gpu.name, gpu.driver)).unzip();
     Ok(Fingerprints {
         machine,
-        model: ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() },
+        model: model_fingerprint(model),
         build: BuildFingerprint {
             plan_format: PLAN_FORMAT,
             kernels: tier.kernel_set().to_owned(),
             draft_formats: draft_formats(),
         },
     })
+}
+
+/// The model's part of [`fingerprints`].
+pub(super) fn model_fingerprint(model: &Model) -> ModelFingerprint {
+    ModelFingerprint { name: model.config.name.clone(), digest: model.fingerprint().to_string() }
 }
 
 pub(super) fn tokenizer(model: &Model) -> Result<(Tokenizer, Option<String>), Error> {

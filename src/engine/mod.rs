@@ -46,12 +46,12 @@ pub use tuning::tune;
 use crate::{
     model::Model,
     plan,
-    policy::SkipState,
     runtime::{Memory, SessionOptions},
-    speculate::{Begin, Decoder},
+    speculate::{Begin, Decoder, DrafterState},
 };
 use drafting::Drafting;
 use generation::Terms;
+use loaded::model_fingerprint;
 use report::Background;
 
 /// A model with its plan, ready for one request at a time. Everything a step needs is allocated when it opens.
@@ -300,55 +300,21 @@ impl Engine {
         &self.loaded
     }
 
-    /// State of a self-tuning drafter, for [`write_skip_state`](crate::policy::write_skip_state): of the drafter of the last
-    /// request, else of the first self-tuning drafter; `None` if there is none.
-    pub fn skip_state(&mut self) -> Option<SkipState> {
-        self.decoder.skip_searches().next().map(|search| search.state().clone())
+    /// What drafters learned, as bytes for [`restore_drafter_state`](Self::restore_drafter_state): one state of each
+    /// kind that keeps any, that of the last request's drafter before others; `None` if no drafter keeps any.
+    pub fn drafter_state(&mut self) -> Option<Vec<u8>> {
+        let states = self.decoder.drafter_states();
+        (!states.is_empty()).then(|| DrafterState::encode(&states, &model_fingerprint(self.loaded.model())))
     }
 
-    /// Goes on from what was found out before, as [`read_skip_state`](crate::policy::read_skip_state) gives it, at every temperature
-    /// whose drafter tunes itself.
+    /// Has drafters go on from what was [kept](Self::drafter_state) before, at every temperature.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` if no drafter tunes itself, or the state is of another model.
-    pub fn restore_skip_state(&mut self, state: SkipState) -> Result<(), Error> {
-        let drafter = self.decoder.sub_plan().drafter.name();
-        let mut searches = self.decoder.skip_searches().peekable();
-        if searches.peek().is_none() {
-            return Err(Error::input(format!(
-                "a skip set is kept for drafter `swift` only: expected it to draft, found `{drafter}`; force it or leave the state out"
-            )));
-        }
-        searches.try_for_each(|search| Ok(search.restore(state.clone())?))
-    }
-
-    /// N-grams of a drafter, as bytes for [`restore_ngrams`](Self::restore_ngrams): of the drafter of the last request, else of the
-    /// first that keeps n-grams; `None` if none does.
-    pub fn saved_ngrams(&mut self) -> Option<Vec<u8>> {
-        let digest = self.loaded.model().fingerprint().to_string();
-        self.decoder.ngrams().next().map(|ngrams| ngrams.save(&digest))
-    }
-
-    /// Whether a drafter keeps n-grams.
-    pub fn keeps_ngrams(&mut self) -> bool {
-        self.decoder.ngrams().next().is_some()
-    }
-
-    /// Adds n-grams that were [saved](Self::saved_ngrams) before, at every temperature whose drafter keeps some.
-    ///
-    /// # Errors
-    /// [`Error`] of kind `Input` if no drafter keeps n-grams, or the bytes are not whole, or of another model or other settings.
-    pub fn restore_ngrams(&mut self, saved: &[u8]) -> Result<(), Error> {
-        let digest = self.loaded.model().fingerprint().to_string();
-        let vocabulary = self.loaded.set().vocabulary();
-        let drafter = self.decoder.sub_plan().drafter.name();
-        let mut all = self.decoder.ngrams().peekable();
-        if all.peek().is_none() {
-            return Err(Error::input(format!(
-                "n-grams are kept for drafter `ngram` only: expected it to draft, found `{drafter}`; force it or leave them out"
-            )));
-        }
-        all.try_for_each(|ngrams| Ok(ngrams.restore(saved, &digest, vocabulary)?))
+    /// [`Error`] of kind `Input` if the bytes are not whole or of another model, or if no drafter is of a kind that was
+    /// kept, or one of that kind has other settings.
+    pub fn restore_drafter_state(&mut self, kept: &[u8]) -> Result<(), Error> {
+        let states = DrafterState::decode(kept, &model_fingerprint(self.loaded.model()))?;
+        Ok(self.decoder.restore_drafters(&states)?)
     }
 
     /// Bytes this engine holds.

@@ -27,7 +27,7 @@ pub use guard::{GuardMode, GuardState, GuardTerms, GuardedStep};
 pub use node_outcome::{NodeOutcome, node_outcomes};
 pub use rows::RowScratch;
 pub use skip_search::{
-    SkipCosts, SkipCounts, SkipObjective, SkipSearch, SkipSearchSettings, SkipState, SkipStateError,
-    SkipTimes, TriedSet, expected_speedup, read_skip_state, write_skip_state,
+    SkipCosts, SkipCounts, SkipObjective, SkipSearch, SkipSearchSettings, SkipState, SkipTimes, TriedSet,
+    expected_speedup,
 };
 pub use step_costs::StepCosts;

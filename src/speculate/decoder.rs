@@ -4,15 +4,16 @@ use std::iter;
 
 use crate::{
     plan::{ContextRange, DrafterId, SubPlan, check_temperatures},
-    policy::{GuardTerms, SkipSearch},
+    policy::GuardTerms,
     runtime::Session,
+    storage::SealError,
     tree::{NodeId, TokenTree},
 };
 
 use self::step::StepStorage;
 use super::{
-    BandSteps, Drafter, LogProbs, Ngram, SpeculateError, Speculation, Stats, StepShape, band::BandState,
-    sequence::Sequence,
+    BandSteps, Drafter, DrafterState, LogProbs, SpeculateError, Speculation, Stats, StepShape,
+    band::BandState, sequence::Sequence,
 };
 
 mod begin;
@@ -139,14 +140,35 @@ impl Decoder {
         self.sequence.sampler.log_probs()
     }
 
-    /// The searches of drafters for the sub-layers that they leave out, that of the band at work first.
-    pub fn skip_searches(&mut self) -> impl Iterator<Item = &mut SkipSearch> {
-        self.drafters().filter_map(|drafter| drafter.skip_search())
+    /// What drafters learned: one state for each kind that keeps any, of the band at work before others.
+    pub fn drafter_states(&mut self) -> Vec<DrafterState> {
+        let mut states: Vec<DrafterState> = Vec::new();
+        for state in self.drafters().filter_map(|drafter| drafter.state()) {
+            if states.iter().all(|other| other.drafter() != state.drafter()) {
+                states.push(state);
+            }
+        }
+        states
     }
 
-    /// The n-gram dictionaries of drafters, those of the band at work first.
-    pub fn ngrams(&mut self) -> impl Iterator<Item = &mut Ngram> {
-        self.drafters().filter_map(|drafter| drafter.ngrams())
+    /// Has the drafters of all bands go on from states of their kinds.
+    ///
+    /// # Errors
+    /// [`SpeculateError::KeptState`] if no drafter is of a state's kind, or one of that kind refuses it.
+    pub fn restore_drafters(&mut self, states: &[DrafterState]) -> Result<(), SpeculateError> {
+        let vocabulary = self.session.set().vocabulary();
+        for state in states {
+            let mut taken = false;
+            for drafter in self.drafters() {
+                taken |= drafter.restore(state, vocabulary)?;
+            }
+            if !taken {
+                let expected = format!("drafter `{}`, whose state it is, to draft", state.drafter().name());
+                let found = format!("`{}`", self.sub_plan().drafter.name());
+                return Err(SealError::new(expected, found).into());
+            }
+        }
+        Ok(())
     }
 
     /// The drafters of all bands, that of the band at work first.

@@ -40,9 +40,9 @@ pub enum SpeculateError {
         /// What was asked for.
         found: usize,
     },
-    /// Saved dictionaries that are damaged, or not of this model or order.
-    #[error("saved n-grams: {0}; remove them to begin with empty dictionaries")]
-    SavedNgrams(#[from] SealError),
+    /// What drafters kept is damaged, or of another model, drafter or settings.
+    #[error("kept state of drafters: {0}; name another file or remove the file to begin anew")]
+    KeptState(#[from] SealError),
     /// A schedule that the device does not offer.
     #[error(
         "schedule {schedule}: expected a device that {expected} by itself, a GPU, found one that runs forwards only; plan again here or fix schedule={}",

@@ -1,5 +1,5 @@
 //! Sealed files: a checked header, then content in bincode with fixed-size integers, of plans and profiles deflated.
-//! Plans, profiles, skip states and saved n-grams are such files.
+//! Plans, profiles and kept states of drafters are such files.
 //!
 //! | bytes | what |
 //! |---|---|

@@ -15,8 +15,7 @@ use yggc::{
     model::synthetic::SyntheticSpec,
     plan::{self},
     planner::{Fix, plan_from_profile},
-    policy::write_skip_state,
-    speculate::{Drafter, corpus::Corpus},
+    speculate::{Drafter, DrafterState, corpus::Corpus},
 };
 
 use crate::tiny_profiles::{self, NOW};
@@ -66,13 +65,8 @@ fn corpus_stores() {
 }
 
 #[test]
-fn saved_n_grams() {
-    smoke("ngram_states", targets::ngram_states::check, 10_000, 50);
-}
-
-#[test]
-fn states_of_the_skip_search() {
-    smoke("skip_states", targets::skip_states::check, 15_000, 200);
+fn kept_states_of_drafters() {
+    smoke("drafter_states", targets::drafter_states::check, 20_000, 200);
 }
 
 #[test]
@@ -127,12 +121,7 @@ fn seeds_can_be_written_anew() {
         fs::create_dir_all(folder(target)).expect("a writable folder");
         fs::write(folder(target).join(name), bytes).expect("a writable folder");
     };
-    // As the targets understand them: a whole file, and a payload without the header that they make.
-    let sealed = |target: &str, file: &[u8]| {
-        write(target, "valid_file", &[&[0], file].concat());
-        write(target, "valid_payload", &[&[1], &file[52..]].concat());
-    };
-    // Of targets that deflate payloads.
+    // A whole file, and a payload without the header that targets make, which they deflate.
     let deflated = |target: &str, file: &[u8]| {
         let mut payload = vec![1];
         flate2::read::DeflateDecoder::new(&file[52..]).read_to_end(&mut payload).expect("it was deflated");
@@ -178,14 +167,17 @@ fn seeds_can_be_written_anew() {
     write("stores", "valid_file", &[&[0], &store[..]].concat());
     write("stores", "valid_payload", &[&[3, 40, 0, 0, 0], &store[96..]].concat());
 
-    let mut drafter = targets::ngram_states::drafter();
-    drafter.begin(&(0..60).map(|i| i * i % 37).collect::<Vec<u32>>());
-    sealed("ngram_states", &drafter.save(targets::ngram_states::MODEL));
-
-    let mut search = targets::skip_states::search();
-    targets::skip_states::steps(&mut search, 20);
-    write_skip_state(search.state(), &targets::skip_states::model(), &path).expect("written");
-    sealed("skip_states", &fs::read(&path).expect("written"));
+    let (mut search, mut ngram) = (targets::drafter_states::search(), targets::drafter_states::ngram());
+    targets::drafter_states::steps(&mut search, 20);
+    ngram.begin(&(0..60).map(|i| i * i % 37).collect::<Vec<u32>>());
+    let states =
+        [DrafterState::Swift(Box::new(search.state().clone())), ngram.state().expect("it keeps one")];
+    let model = targets::drafter_states::model();
+    let file = |states: &[DrafterState]| DrafterState::encode(states, &model);
+    write("drafter_states", "valid_file", &[&[0], &file(&states)[..]].concat());
+    for (name, state) in ["valid_swift", "valid_ngram"].into_iter().zip(states) {
+        write("drafter_states", name, &[&[1], &file(&[state])[52..]].concat());
+    }
 
     // Any bytes are a case; these are some that are answered.
     let noise = vec![vec![0; 96], (0..200).map(|i: u32| (i * i % 251) as u8).collect()];
@@ -206,8 +198,7 @@ fn seeds_can_be_written_anew() {
         ("profiles", targets::profiles::check),
         ("plans", targets::plans::check),
         ("stores", targets::stores::check),
-        ("ngram_states", targets::ngram_states::check),
-        ("skip_states", targets::skip_states::check),
+        ("drafter_states", targets::drafter_states::check),
     ] {
         let seeds = fs::read_dir(folder(target)).expect("written").map(|entry| entry.expect("listed").path());
         for seed in seeds.filter(|path| path.display().to_string().contains("/valid")) {

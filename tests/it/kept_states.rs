@@ -7,8 +7,8 @@ use yggc::{
     backend::Tier,
     engine::{DrafterChoice, Engine, ErrorKind, Options, PlanSource, Sampling},
     plan::{self},
-    policy::{SkipSearchSettings, SkipState, read_skip_state, write_skip_state},
-    speculate::DraftGrowth,
+    policy::SkipSearchSettings,
+    speculate::{DraftGrowth, DrafterState},
 };
 
 use crate::{
@@ -63,33 +63,45 @@ fn a_served_drafter_tunes_itself_and_changes_no_answer() {
         let counts = report.collect_answer().expect("it ends").report.skip_search.expect("it searches");
         assert!(drafted > 20 && counts.tries > 20, "{growth:?}: {drafted} drafted, {counts:?}");
     }
-    assert_eq!(plain.skip_state(), None);
+    assert_eq!(plain.drafter_state(), None);
 }
 
 #[test]
 fn what_was_found_goes_on_where_it_was_kept() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("tiny.skip");
-    let mut first = engine(forced("swift"), DraftGrowth::Equal);
-    let fingerprint = first.loaded().fingerprints().expect("a readable machine").model;
-    first.generate_tokens(&[5, 9], 60, Sampling::GREEDY).expect("it fits").collect_answer().expect("it ends");
-    let state: SkipState = first.skip_state().expect("it searches");
-    assert!(!state.points().is_empty());
-    write_skip_state(&state, &fingerprint, &file).expect("a writable folder");
+    for name in ["swift", "ngram"] {
+        let open = || engine(forced(name), DraftGrowth::Equal);
+        let mut first = open();
+        let nothing = first.drafter_state().expect("it keeps a state");
+        let generation = first.generate_tokens(&[5, 9], 60, Sampling::GREEDY).expect("it fits");
+        generation.collect_answer().expect("it ends");
+        let kept = first.drafter_state().expect("it keeps a state");
+        assert_ne!(kept, nothing);
 
-    let kept = read_skip_state(&file, &fingerprint).expect("as written").expect("a file");
-    let mut second = engine(forced("swift"), DraftGrowth::Equal);
-    assert_ne!(second.skip_state().as_ref(), Some(&state));
-    second.restore_skip_state(kept.clone()).expect("of this model");
-    assert_eq!(second.skip_state(), Some(state));
+        let mut second = open();
+        assert_eq!(second.drafter_state().as_ref(), Some(&nothing));
+        second.restore_drafter_state(&kept).expect("of this model");
+        assert_eq!(second.drafter_state().as_ref(), Some(&kept));
 
-    let mut fixed = engine(forced("layer_skip"), DraftGrowth::Equal);
-    let refused = fixed.restore_skip_state(kept).expect_err("it does not search");
-    assert_eq!(refused.kind(), ErrorKind::Input);
-    assert!(refused.to_string().contains("`layer_skip`"), "{refused}");
+        for other in ["layer_skip", "lookup", if name == "swift" { "ngram" } else { "swift" }] {
+            let mut other_engine = engine(forced(other), DraftGrowth::Equal);
+            let before = other_engine.drafter_state();
+            let refused = other_engine.restore_drafter_state(&kept).expect_err("of another drafter");
+            assert_eq!(refused.kind(), ErrorKind::Input);
+            let said = refused.to_string();
+            assert!(said.contains(&format!("`{name}`")) && said.contains(&format!("`{other}`")), "{said}");
+            assert_eq!(other_engine.drafter_state(), before);
+        }
+
+        let model = first.loaded().fingerprints().expect("a readable machine").model;
+        let states = DrafterState::decode(&kept, &model).expect("as kept");
+        let other = plan::ModelFingerprint { name: "another".to_owned(), digest: "d".to_owned() };
+        let refused = second.restore_drafter_state(&DrafterState::encode(&states, &other));
+        let refused = refused.expect_err("of another model").to_string();
+        assert!(refused.contains(&model.digest) && refused.contains("another (d)"), "{refused}");
+    }
 }
 
-/// A run that is forced to a drafter and keeps what it finds out where `flag` says.
+/// A run that is forced to a drafter and keeps what it learns where `flag` says.
 fn run_with(drafter: &str, flag: &str, file: &Path) -> Command {
     let mut command = on_tiny("run");
     command.args(["-p", "one and one and one", "-n", "40", "--json", "--plan"]).arg(drafting_plan());
@@ -98,50 +110,37 @@ fn run_with(drafter: &str, flag: &str, file: &Path) -> Command {
 }
 
 #[test]
-fn a_run_keeps_its_n_grams_and_refuses_others() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("tiny.ngrams");
-    let run = |drafter: &str| run_with(drafter, "--ngram-state", &file);
-    let refused = failure(&run("lookup").output().expect("yggc starts"), 3);
-    assert!(refused.contains("--drafter ngram") && !file.exists(), "{refused}");
-    let first = json(&mut run("ngram"));
-    let kept = fs::read(&file).expect("written");
-    let second = json(&mut run("ngram"));
-    assert_eq!(first["token_ids"], second["token_ids"]);
-    let steps = |answer: &serde_json::Value| answer["stats"]["steps"].as_u64().expect("a number");
-    assert!(steps(&second) < steps(&first), "the second run knew the answer: {second}");
-    fs::write(&file, &kept[..kept.len() / 2]).expect("a writable folder");
-    let refused = failure(&run("ngram").output().expect("yggc starts"), 3);
-    assert!(refused.contains("tiny.ngrams") && refused.contains("remove the file"), "{refused}");
-    assert_eq!(fs::read(&file).expect("still there"), &kept[..kept.len() / 2]);
-}
-
-#[test]
 fn a_run_keeps_its_state_and_refuses_what_is_none() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("tiny.skip");
-    let run = |drafter: &str| run_with(drafter, "--skip-state", &file);
-    let refused = failure(&run("layer_skip").output().expect("yggc starts"), 3);
-    assert!(refused.contains("--drafter swift") && !file.exists(), "{refused}");
     let mut plain = on_tiny("run");
     plain.args(["-p", "one and one and one", "-n", "40", "--json", "--no-spec"]);
     let expected = json(&mut plain);
-    for _ in 0..2 {
-        let answer = json(&mut run("swift"));
-        assert_eq!(answer["token_ids"], expected["token_ids"]);
-        assert_eq!(answer["stats"]["drafter"], "swift");
-        assert!(answer["stats"]["drafted"].as_u64().is_some_and(|drafted| drafted > 0));
-        let search = &answer["stats"]["skip_search"];
-        assert!(search["tried_us"].as_f64() <= search["stepped_us"].as_f64(), "{search}");
-        assert!(file.exists());
+    let steps = |answer: &serde_json::Value| answer["stats"]["steps"].as_u64().expect("a number");
+    // The former options are the same one.
+    for (drafter, former, other) in
+        [("swift", "--skip-state", "layer_skip"), ("ngram", "--ngram-state", "lookup")]
+    {
+        let file = folder.path().join(format!("tiny.{drafter}"));
+        let run = |drafter: &str| run_with(drafter, "--drafter-state", &file);
+        let refused = failure(&run(other).output().expect("yggc starts"), 3);
+        assert!(refused.contains(&format!("--drafter {drafter}")) && !file.exists(), "{refused}");
+        let first = json(&mut run(drafter));
+        let kept = fs::read(&file).expect("written");
+        let second = json(&mut run_with(drafter, former, &file));
+        for answer in [&first, &second] {
+            assert_eq!(answer["token_ids"], expected["token_ids"]);
+            assert_eq!(answer["stats"]["drafter"], drafter);
+            assert!(answer["stats"]["drafted"].as_u64().is_some_and(|drafted| drafted > 0));
+            let search = &answer["stats"]["skip_search"];
+            assert!(search["tried_us"].as_f64() <= search["stepped_us"].as_f64(), "{search}");
+        }
+        if drafter == "ngram" {
+            assert!(steps(&second) < steps(&first), "the second run knew the answer: {second}");
+        }
+        fs::write(&file, &kept[..kept.len() / 2]).expect("a writable folder");
+        let refused = failure(&run_with(drafter, former, &file).output().expect("yggc starts"), 3);
+        assert!(refused.contains("remove the file"), "{refused}");
+        assert!(refused.contains(file.to_str().expect("UTF-8")), "{refused}");
+        assert_eq!(fs::read(&file).expect("there"), &kept[..kept.len() / 2], "it is left as it is");
     }
-    let good = fs::read(&file).expect("written");
-    fs::write(&file, &good[..good.len() / 2]).expect("a writable folder");
-    let refused = failure(&run("swift").output().expect("yggc starts"), 3);
-    assert!(refused.contains("tiny.skip") && refused.contains("remove the file"), "{refused}");
-    assert_eq!(
-        fs::read(&file).expect("still there"),
-        &good[..good.len() / 2],
-        "a refused file is left as it is"
-    );
 }

@@ -6,11 +6,14 @@ use yggc::{
     backend::Tier,
     engine::Activations,
     plan::GroupSet,
-    policy::{SkipCosts, SkipObjective, SkipSearch, SkipSearchSettings, SkipTimes, TriedSet},
+    policy::{
+        SkipCosts, SkipCounts, SkipObjective, SkipSearch, SkipSearchSettings, SkipState, SkipTimes, TriedSet,
+    },
     runtime::{Choice, ExecutableSet, Session, SkipSet},
     sample::Sampling,
     speculate::{
-        BandSteps, Candidate, Decoder, DraftGrowth, Limits, SpeculateError, StepShape, Swift, TraceObserver,
+        BandSteps, Candidate, Decoder, DraftGrowth, DrafterState, Limits, SpeculateError, StepShape, Swift,
+        TraceObserver,
     },
     tree::NodeId,
 };
@@ -53,6 +56,19 @@ fn decoder(
     let drafter = Swift::new(&session, search, &SHAPE, growth, bank).expect("room for tries");
     Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &SHAPE)])
         .expect("a planned width")
+}
+
+/// What the search keeps.
+fn kept(decoder: &mut Decoder) -> SkipState {
+    match decoder.drafter_states().pop() {
+        Some(DrafterState::Swift(state)) => *state,
+        other => panic!("expected a search, found {other:?}"),
+    }
+}
+
+/// What the search did until the last draft.
+fn counts(decoder: &Decoder) -> SkipCounts {
+    decoder.stats().skip_search.expect("it searches")
 }
 
 /// The token that a forward without `set` says after `history`, by a sequence of its own.
@@ -141,7 +157,8 @@ fn matchness_is_what_one_by_one_recomputation_says() {
             let history = decoder.history().to_vec();
             decoder.session_mut().poison_scratch(history.len() as u64);
             decoder.step(Limits { tokens: 20, ends: &[] }, None).expect("the step runs");
-            let points = decoder.skip_searches().next().expect("it searches").state().points();
+            let state = kept(&mut decoder);
+            let points = state.points();
             for TriedSet { set, matchness } in &points[seen..] {
                 assert_eq!(*matchness, reproduced(&mut slow, &history, window, set), "case {case}: {set:?}");
                 assert!(
@@ -171,8 +188,7 @@ fn the_same_seed_and_history_decide_the_same() {
             for _ in 0..20 {
                 decoder.step(Limits { tokens: 20, ends: &[] }, None).expect("the step runs");
                 let drafted = decoder.stats().drafted;
-                let search = decoder.skip_searches().next().expect("it searches");
-                log.push((search.counts(), *search.best(), drafted));
+                log.push((counts(&decoder), *kept(&mut decoder).best(), drafted));
             }
         }
         let last = log.last().expect("not empty").0;
@@ -235,8 +251,8 @@ fn a_stream_is_reproduced_better_by_what_was_found() {
         }
         assert_eq!(decoder.history(), answer);
     }
-    let counts = decoder.skip_searches().next().expect("it searches").counts();
-    let found = true_matchness(decoder.skip_searches().next().expect("it searches").best());
+    let counts = counts(&decoder);
+    let found = true_matchness(kept(&mut decoder).best());
     assert!(counts.changes > 0 && counts.tries > 15, "{counts:?}");
     assert!(found > worst.0, "{found} after {counts:?}, from {ranked:?}");
 }
@@ -300,11 +316,7 @@ fn confident_drafts_end_where_they_are_unsure_and_have_siblings_there() {
             }
             assert_eq!((tip, tree.len()), (None, len), "it ends where it should and has nothing else");
         }
-        assert_eq!(
-            decoder.skip_searches().next().expect("it searches").counts().tries,
-            0,
-            "no share, no tries"
-        );
+        assert_eq!(counts(&decoder).tries, 0, "no share, no tries");
     }
     assert!(chained > 20 && ended_unsure > 10 && cut_by_room > 0, "{chained}, {ended_unsure}, {cut_by_room}");
 }

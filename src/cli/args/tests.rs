@@ -314,6 +314,15 @@ fn drafters_have_the_names_that_plans_know() {
 }
 
 #[test]
+fn the_former_options_of_a_drafters_state_mean_the_one_that_replaced_them() {
+    for flag in ["--drafter-state", "--skip-state", "--ngram-state"] {
+        let Command::Run(run) = parse(&format!("run -p x {flag} f")).unwrap() else { panic!("not `run`") };
+        assert_eq!(run.drafter_state, Some("f".into()), "{flag}");
+        assert!(parse(&format!("run -p x --no-spec {flag} f")).is_err(), "{flag}");
+    }
+}
+
+#[test]
 fn every_stage_of_compiling_can_be_inspected() {
     for name in stage_names() {
         let stage: StageName = name.parse().unwrap();

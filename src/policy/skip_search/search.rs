@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use crate::plan::GroupSet;
+use crate::{plan::GroupSet, storage::SealError};
 
 use super::{
-    SkipCosts, SkipObjective, SkipState, SkipStateError, TriedSet, expected_speedup,
-    gaussian_process::GaussianProcess, state::Phase,
+    SkipCosts, SkipObjective, SkipState, TriedSet, expected_speedup, gaussian_process::GaussianProcess,
+    state::Phase,
 };
 
 /// Sets among which the Gaussian process chooses: half of them random, half of them near the best one.
@@ -141,7 +141,7 @@ impl SkipSearch {
 
     /// The set that drafts are made with.
     pub fn best(&self) -> &GroupSet {
-        &self.state.best.set
+        self.state.best()
     }
 
     /// What is kept over runs.
@@ -152,12 +152,14 @@ impl SkipSearch {
     /// Goes on from a kept state.
     ///
     /// # Errors
-    /// [`SkipStateError::Foreign`] if it is of a model with other groups.
-    pub fn restore(&mut self, mut state: SkipState) -> Result<(), SkipStateError> {
+    /// [`SealError`] if it is of a model with other groups, or is none that a search comes to.
+    pub fn restore(&mut self, mut state: SkipState) -> Result<(), SealError> {
+        if let Some(fault) = state.fault() {
+            return Err(SealError::new("a lawful state", fault));
+        }
         if state.groups != self.state.groups {
             let show = |groups: u32| format!("a model of {groups} sub-layers");
-            let (expected, found) = (show(self.state.groups), show(state.groups));
-            return Err(SkipStateError::Foreign { expected, found });
+            return Err(SealError::new(show(self.state.groups), show(state.groups)));
         }
         state.points.reserve_exact(SkipState::MOST_POINTS - state.points.len());
         self.state = state;

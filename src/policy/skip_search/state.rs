@@ -78,6 +78,11 @@ impl SkipState {
         }
     }
 
+    /// The set that drafts are made with.
+    pub fn best(&self) -> &GroupSet {
+        &self.best.set
+    }
+
     /// The sets tried lately, in the order of tries until there are [`MOST_POINTS`](Self::MOST_POINTS).
     pub fn points(&self) -> &[TriedSet] {
         &self.points

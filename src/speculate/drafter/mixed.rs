@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, Ngram,
+    Budget, Drafter, DrafterState,
     registry::{MakeContext, MakeDrafter, make_growing_drafter},
 };
 
@@ -172,8 +172,17 @@ impl Drafter for Mixed {
         self.parts.iter().map(|part| part.drafter.candidates_to_learn()).max().unwrap_or(0).max(1)
     }
 
-    fn ngrams(&mut self) -> Option<&mut Ngram> {
-        self.parts.iter_mut().find_map(|part| part.drafter.ngrams())
+    /// Of the first part that keeps any: parts are of different kinds, and one of them keeps what it learned.
+    fn state(&self) -> Option<DrafterState> {
+        self.parts.iter().find_map(|part| part.drafter.state())
+    }
+
+    fn restore(&mut self, state: &DrafterState, vocabulary: usize) -> Result<bool, SpeculateError> {
+        let mut taken = false;
+        for Part { drafter, .. } in &mut self.parts {
+            taken |= drafter.restore(state, vocabulary)?;
+        }
+        Ok(taken)
     }
 
     fn begin(&mut self, history: &[u32]) {

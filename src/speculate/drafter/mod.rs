@@ -13,6 +13,7 @@ mod recycling;
 mod registry;
 mod retrieval;
 mod self_drafter;
+mod state;
 mod substitute;
 mod suffix;
 mod swift;
@@ -20,17 +21,17 @@ mod swift;
 pub use lookup::Lookup;
 pub use mixed::Mixed;
 pub use model::ModelDrafter;
-pub use ngram::Ngram;
+pub use ngram::{Ngram, NgramState};
 pub use recycling::Recycling;
 pub use registry::{Replay, make_drafter, make_growing_drafter, make_replay};
 pub use retrieval::Retrieval;
 pub use self_drafter::SelfDrafter;
+pub use state::DrafterState;
 pub use suffix::Suffix;
 pub use swift::{DraftGrowth, Swift};
 
 use crate::{
     plan::{ProposalLimits, ReplayDrafter},
-    policy::SkipSearch,
     runtime::{GrowingTree, Session},
     sample::{Candidate, Coupling},
     tree::{NodeId, TokenTree},
@@ -90,14 +91,18 @@ pub trait Drafter: std::fmt::Debug + Send {
     /// Takes note of a finished step, whether it drafted or not, if it [learns](Self::candidates_to_learn). Allocates nothing.
     fn learn(&mut self, _outcome: &StepOutcome<'_>) {}
 
-    /// The search for the sub-layers that it leaves out, if it searches: to keep its state, or to go on from one.
-    fn skip_search(&mut self) -> Option<&mut SkipSearch> {
+    /// What it learned that a later process can go on from, if it keeps anything.
+    fn state(&self) -> Option<DrafterState> {
         None
     }
 
-    /// The n-gram dictionaries that it drafts from, if it does: to keep them, or to go on from some.
-    fn ngrams(&mut self) -> Option<&mut Ngram> {
-        None
+    /// Goes on from a state that a drafter kept over this model, of `vocabulary` tokens, if the state is of its kind;
+    /// whether it is. A state of another kind, or one that is refused, changes nothing.
+    ///
+    /// # Errors
+    /// [`SpeculateError::KeptState`] if the state is of its kind, but unlawful or of other settings.
+    fn restore(&mut self, _state: &DrafterState, _vocabulary: usize) -> Result<bool, SpeculateError> {
+        Ok(false)
     }
 
     /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model of tokens alone.

@@ -6,7 +6,7 @@
 
 mod dictionary;
 mod pool;
-mod saved;
+mod state;
 
 use crate::{
     plan::{DrafterId, NgramSettings, ProposalLimits},
@@ -15,9 +15,11 @@ use crate::{
     tree::{NodeId, Source, TokenTree},
 };
 
+pub use state::NgramState;
+
 use self::{dictionary::Dictionaries, pool::Pool};
 use super::{
-    Budget, Drafter,
+    Budget, Drafter, DrafterState,
     ranking::chance,
     registry::{MakeContext, MakeDrafter},
 };
@@ -173,8 +175,14 @@ impl Drafter for Ngram {
         Ok(())
     }
 
-    fn ngrams(&mut self) -> Option<&mut Ngram> {
-        Some(self)
+    fn state(&self) -> Option<DrafterState> {
+        Some(DrafterState::Ngram(self.kept()))
+    }
+
+    fn restore(&mut self, state: &DrafterState, vocabulary: usize) -> Result<bool, SpeculateError> {
+        let DrafterState::Ngram(state) = state else { return Ok(false) };
+        self.add(state, vocabulary)?;
+        Ok(true)
     }
 
     fn candidates_to_learn(&self) -> usize {

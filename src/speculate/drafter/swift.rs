@@ -7,14 +7,14 @@
 
 use crate::{
     plan::{GroupSet, SwiftSettings},
-    policy::{SkipSearch, TriedSet},
+    policy::{SkipSearch, SkipState, TriedSet},
     runtime::{Choice, Session, SkipSet},
     speculate::{SpeculateError, Stats, StepShape, StepStage, stats::Lap},
     tree::TokenTree,
 };
 
 use super::{
-    AheadDrafter, Budget, Drafter, OneLaunchDrafter, SelfDrafter,
+    AheadDrafter, Budget, Drafter, DrafterState, OneLaunchDrafter, SelfDrafter,
     caterpillar::Caterpillar,
     registry::{MakeContext, MakeDrafter},
 };
@@ -224,7 +224,13 @@ impl Drafter for Swift {
         }
     }
 
-    fn skip_search(&mut self) -> Option<&mut SkipSearch> {
-        Some(&mut self.search)
+    fn state(&self) -> Option<DrafterState> {
+        Some(DrafterState::Swift(Box::new(self.search.state().clone())))
+    }
+
+    fn restore(&mut self, state: &DrafterState, _vocabulary: usize) -> Result<bool, SpeculateError> {
+        let DrafterState::Swift(state) = state else { return Ok(false) };
+        self.search.restore(SkipState::clone(state))?;
+        Ok(true)
     }
 }

@@ -122,3 +122,52 @@ fn memory_is_bounded_and_a_proposal_takes_microseconds() {
         eprintln!("a token learned and a proposal made: {us:.2} us");
     }
 }
+
+fn taught() -> Ngram {
+    let settings = NgramSettings { entries: 64, ..NgramSettings::DEFAULT };
+    let mut drafter = Ngram::new(settings, &shape(4, 2, 8)).unwrap();
+    drafter.begin(&(0..400).map(|i| i * i % 37).collect::<Vec<u32>>());
+    drafter
+}
+
+#[test]
+fn a_kept_state_makes_the_same_drafts() {
+    let mut drafter = taught();
+    let state = drafter.state().unwrap();
+    let mut restored = Ngram::new(drafter.settings, &shape(4, 2, 8)).unwrap();
+    assert!(restored.restore(&state, 37).unwrap());
+    assert_eq!(restored.state().unwrap(), state);
+    let mut drafted = 0;
+    for token in 0..37 {
+        let draft = |drafter: &mut Ngram| {
+            let mut tree = TokenTree::with_capacity(8);
+            drafter.begin(&[token]);
+            propose(drafter, &[token], &mut tree);
+            tree.nodes().map(|node| (tree.parent(node), tree.token(node))).collect::<Vec<_>>()
+        };
+        let (expected, found) = (draft(&mut drafter), draft(&mut restored));
+        assert_eq!(found, expected, "after {token}");
+        drafted += found.len() - 1;
+    }
+    assert!(drafted > 20, "{drafted} drafted");
+}
+
+#[test]
+fn states_of_other_settings_or_tokens_are_refused_and_change_nothing() {
+    let drafter = taught();
+    let kept = drafter.kept();
+    let refused = |settings: NgramSettings, kept: &NgramState, vocabulary, says: &str| {
+        let mut drafter = Ngram::new(settings, &shape(4, 2, 8)).unwrap();
+        let empty = drafter.state();
+        let error = drafter.restore(&DrafterState::Ngram(kept.clone()), vocabulary).unwrap_err().to_string();
+        assert!(error.contains(says) && drafter.state() == empty, "{error}");
+    };
+    let settings = drafter.settings;
+    refused(NgramSettings { order: 5, ..settings }, &kept, 37, "order 5, parts true, found");
+    refused(NgramSettings { parts: false, ..settings }, &kept, 37, "parts false, found");
+    refused(settings, &kept, 36, "tokens below 36");
+    for gram in [vec![1], vec![1; 9]] {
+        let long = NgramState { backward: vec![vec![1, 2], gram], ..kept.clone() };
+        refused(settings, &long, 37, "n-grams of 2 to 8 tokens");
+    }
+}
