@@ -8,7 +8,7 @@ use crate::{
     measure::CalibrationPrompt,
     model::synthetic::SyntheticSpec,
     runtime::{ExecutableSet, tests::faulty::Fault},
-    sample::Sampler,
+    sample::{Sampler, argmax},
 };
 
 use super::{

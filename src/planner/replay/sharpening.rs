@@ -6,15 +6,12 @@ use ygg_profiler::{Candidate, Expansion, PromptTrace, StepTrace, Trace};
 
 use crate::plan::DrafterKind;
 
-/// Temperatures that are tried of a substitute, and of any drafter that knows the noise of what is drawn, in addition to
-/// the recorded one if they are below it.
+/// Temperatures that are tried of a substitute, in addition to the recorded one if they are below it.
 const TEMPERATURES: [f32; 4] = [1.0, 0.7, 0.5, 0.35];
 
-/// The temperatures at which trees of a drafter are searched that were recorded at `recorded`, that one first; `is_drawn`
-/// if the requests were above temperature 0.
-pub(in crate::planner) fn temperatures(kind: &DrafterKind, recorded: f32, is_drawn: bool) -> Vec<f32> {
-    let is_sharper =
-        |temperature: &f32| *temperature < recorded && (is_drawn || kind.facts().substitute_bits.is_some());
+/// The temperatures at which trees of a drafter are searched that were recorded at `recorded`, that one first.
+pub(in crate::planner) fn temperatures(kind: &DrafterKind, recorded: f32) -> Vec<f32> {
+    let is_sharper = |temperature: &f32| *temperature < recorded && kind.facts().substitute_bits.is_some();
     std::iter::once(recorded).chain(TEMPERATURES.into_iter().filter(is_sharper)).collect()
 }
 

@@ -151,7 +151,7 @@ fn best_with_substitute(
     }
     let recorded = traces.iter().map(|trace| trace.draft_temperature).fold(f32::INFINITY, f32::min);
     let mut all = Vec::new();
-    for temperature in temperatures(&kind, recorded, false) {
+    for temperature in temperatures(&kind, recorded) {
         let own: Vec<Trace> = traces.iter().map(|trace| sharpened(trace, temperature)).collect();
         let own: Vec<&Trace> = own.iter().collect();
         all.extend(accepted(prices, &own, &draft, if is_priced { limits } else { &open })?);

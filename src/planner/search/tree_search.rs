@@ -120,7 +120,7 @@ impl Search<'_> {
         if rule.is_static() {
             return self.static_trees(origin, &trees, found);
         }
-        let mut all = temperatures(origin.kind, trees.draft_temperature, false);
+        let mut all = temperatures(origin.kind, trees.draft_temperature);
         all.retain(|temperature| origin.draft_temperature.is_none_or(|fixed| fixed == *temperature));
         for temperature in all {
             if temperature == trees.draft_temperature {
