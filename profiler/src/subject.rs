@@ -145,8 +145,8 @@ impl Stage {
 }
 
 named! {
-    /// A stage of a step, as the clock of a decoder sees it. What is measured of work [between forwards](Self::BETWEEN_FORWARDS) is done once
-    /// per step, unless said otherwise; the width of its cells is given with each.
+    /// A stage of a step, as the clock of a decoder sees it. Work [between forwards](Self::BETWEEN_FORWARDS) is done
+    /// once per step, unless said otherwise; the width of its cells is given with each.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum StepStage {
         /// Predicting how deep to draft; width 1.
@@ -164,8 +164,8 @@ named! {
         Prune = "prune",
         /// Filling the inputs of the verify forward, the ancestor mask among them; width = rows verified.
         Mask = "mask",
-        /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where the
-        /// device walks by itself, it has accepted and committed then.
+        /// The verify forward; of a greedy request it ends with the best token of every row, else with logits. Where
+        /// the device walks by itself, it has accepted and committed then.
         Verify = "verify",
         /// Walking the tree, and drawing the tokens of a request that is not greedy; width = rows verified.
         Accept = "accept",

@@ -323,8 +323,9 @@ impl TokenTree {
         self.children(node).find(|&c| self.token(c) == token)
     }
 
-    /// The drafted nodes along a text that goes on after the root with `tokens`: of each node the child that carries the next token,
-    /// until none does. A node is given before the token after it is asked for, which may therefore depend on it.
+    /// The drafted nodes along a text that goes on after the root with `tokens`: of each node the child that carries
+    /// the next token, until none does. A node is given before the token after it is asked for, which may therefore
+    /// depend on it.
     pub fn follow(&self, tokens: impl IntoIterator<Item = u32>) -> impl Iterator<Item = NodeId> {
         let walk = tokens.into_iter().scan(NodeId::ROOT, |at, token| {
             *at = self.child(*at, token)?;

@@ -1,7 +1,7 @@
 //! The objective: what a step costs and how much faster than plain decoding it makes a token. Pure.
 //!
-//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), eq. 3, with the measured host stages added. Steps that grow a tree are
-//! priced by the graph of their stages.
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), eq. 3, with the measured host stages added. Steps that
+//! grow a tree are priced by the graph of their stages.
 use std::{collections::BTreeMap, iter};
 
 use ygg_profiler::{DrafterName, LatencyTable, Stage, StepStage, TableError};
@@ -11,8 +11,8 @@ use crate::plan::{Schedule, StageTime};
 /// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself the first alone.
 const AROUND_VERIFY: &[StepStage] = &[StepStage::Mask, StepStage::Accept, StepStage::Commit];
 
-/// What one run of a stage takes: of deciding, at the smallest measured width that holds a tree of `width` nodes. `None` for host work that was
-/// not measured, which counts as none.
+/// What one run of a stage takes. Deciding about a tree of `width` nodes takes what it does at the smallest measured
+/// width that holds them. `None` for host work that was not measured, which counts as none.
 ///
 /// # Errors
 /// [`TableError::Unmeasured`] if the stage lacks the width.
@@ -48,7 +48,7 @@ fn priced(
     priced.filter_map(Result::transpose).collect()
 }
 
-/// A verification of `width` rows with the host work around it: all, but where a device walks, which leaves the inputs alone.
+/// A verification of `width` rows with the host work around it; where a device walks, the inputs are all of that.
 fn verification(stage: Stage, width: u32) -> impl Iterator<Item = (Stage, u32)> {
     let around = if stage == Stage::Verify { AROUND_VERIFY } else { &AROUND_VERIFY[..1] };
     iter::once(stage).chain(around.iter().copied().map(Stage::Host)).map(move |stage| (stage, width))

@@ -23,8 +23,8 @@ pub fn recorded_tree(step: &StepTrace) -> TokenTree {
     tree
 }
 
-/// How many of a step's drafted tokens were accepted, and for how many of the `depth` of its trace that is known: all, unless the
-/// request ended inside the draft.
+/// How many of a step's drafted tokens were accepted, and for how many of the `depth` of its trace that is known: all,
+/// unless the request ended inside the draft.
 pub fn recorded_outcome(step: &StepTrace, depth: u32) -> (u32, u32) {
     let accepted = recorded_tree(step).follow(step.verified.iter().copied()).count();
     let is_cut = accepted == step.verified.len();
