@@ -62,7 +62,7 @@ const PACKAGES: &[&str] = &["c_api", "python"];
 
 /// `(crate, places that may name it)`: rooms, or the member crates `kernels` and `profiler`. `*` is any place.
 const CRATES: &[(&str, &[&str])] = &[
-    ("ygg_kernels", &["ir", "model", "compile", "backend", "kernels"]),
+    ("ygg_kernels", &["ir", "sample", "model", "compile", "backend", "kernels"]),
     ("ygg_profiler", &["model", "plan", "policy", "planner", "speculate", "measure", "verify", "cli"]),
     ("yggc", OUTSIDE),
     ("axum", &["serve"]),

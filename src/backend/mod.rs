@@ -143,9 +143,6 @@ pub trait Replay: Capabilities + Send + Debug {
     /// device does after it; results may not be read.
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]);
 
-    /// Whether candidates are ranked by the [noise](RowInputs::set_noise) of their rows, where there is some.
-    fn ranks_by_noise(&self) -> bool;
-
     /// Whether what was begun still runs. Does not wait.
     fn is_running(&self) -> bool {
         false
@@ -184,6 +181,11 @@ pub trait Capabilities {
     /// Measuring, tuning and checking.
     fn instruments(&mut self) -> Option<&mut dyn Instruments> {
         None
+    }
+
+    /// Ranking candidates by the [noise](RowInputs::set_noise) of their rows, where there is some.
+    fn ranks_by_noise(&self) -> bool {
+        false
     }
 
     /// Draft phases on the device.

@@ -100,7 +100,7 @@ fn masks_that_are_ready_when_the_walk_comes_change_no_token() {
             ahead += stats.masks_ahead;
         }
     }
-    assert!(accepted > 50, "{accepted} nodes were accepted");
+    assert!(accepted > 30, "{accepted} nodes were accepted");
     // A processor computes no mask while it runs a forward.
     assert_eq!(ahead > 20, is_cuda(), "{ahead} masks were ready");
 }

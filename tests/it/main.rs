@@ -23,6 +23,7 @@ mod committed_plans;
 mod context_ranges;
 #[cfg(feature = "cli")]
 mod corpus;
+mod coupling;
 #[cfg(feature = "cuda")]
 mod cuda_bindings;
 #[cfg(feature = "cli")]

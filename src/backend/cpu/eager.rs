@@ -133,10 +133,6 @@ impl EagerReplay {
 }
 
 impl Replay for EagerReplay {
-    fn ranks_by_noise(&self) -> bool {
-        true
-    }
-
     fn failure(&self) -> Option<&BackendError> {
         None
     }
@@ -159,6 +155,10 @@ impl Replay for EagerReplay {
 }
 
 impl Capabilities for EagerReplay {
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn workers(&self) -> Option<Workers> {
         self.replay.workers()
     }

@@ -247,10 +247,6 @@ impl<'a> Forward<'a> {
 }
 
 impl Replay for CpuReplay {
-    fn ranks_by_noise(&self) -> bool {
-        true
-    }
-
     fn failure(&self) -> Option<&BackendError> {
         self.executables.weights.streamer()?.failure()
     }
@@ -289,6 +285,10 @@ impl Replay for CpuReplay {
 }
 
 impl Capabilities for CpuReplay {
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn workers(&self) -> Option<Workers> {
         Some(Workers(Arc::clone(&self.pool)))
     }

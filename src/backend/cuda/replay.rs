@@ -407,10 +407,6 @@ impl CudaReplay {
 }
 
 impl Replay for CudaReplay {
-    fn ranks_by_noise(&self) -> bool {
-        false
-    }
-
     fn failure(&self) -> Option<&BackendError> {
         self.failure.as_ref().or(self.executables.failure.get())
     }

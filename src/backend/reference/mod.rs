@@ -306,10 +306,6 @@ impl ReferenceReplay {
 }
 
 impl Replay for ReferenceReplay {
-    fn ranks_by_noise(&self) -> bool {
-        true
-    }
-
     fn failure(&self) -> Option<&BackendError> {
         None
     }
@@ -336,6 +332,10 @@ impl Replay for ReferenceReplay {
 }
 
 impl Capabilities for ReferenceReplay {
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn instruments(&mut self) -> Option<&mut dyn Instruments> {
         Some(self)
     }

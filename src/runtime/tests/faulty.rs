@@ -134,10 +134,6 @@ fn highest_id_first(row: &mut [f32]) {
 }
 
 impl Replay for FaultyReplay {
-    fn ranks_by_noise(&self) -> bool {
-        false
-    }
-
     fn failure(&self) -> Option<&BackendError> {
         self.inner.failure()
     }
