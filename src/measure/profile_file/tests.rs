@@ -31,6 +31,16 @@ fn random_token(dice: &mut Random) -> u32 {
     (VOCABULARY as f32).powf(share(dice)) as u32 - 1
 }
 
+fn request(dice: &mut Random) -> TokenTrace {
+    TokenTrace {
+        kind: "chat".to_owned(),
+        temperature: 0.0,
+        seed: 0,
+        prompt: (0..80).map(|_| random_token(dice)).collect(),
+        output: (0..80).map(|_| random_token(dice)).collect(),
+    }
+}
+
 fn samples_us(dice: &mut Random, count: usize) -> Vec<f64> {
     (0..count).map(|_| 3000.0 + 1000.0 * f64::from(share(dice)) / 7.0).collect()
 }
@@ -209,15 +219,7 @@ fn profile(size: &Size) -> Profile {
             samples_us: samples_us(&mut dice, 3),
         }],
         traces,
-        token_traces: (0..size.prompts[0].1)
-            .map(|_| TokenTrace {
-                kind: "chat".to_owned(),
-                temperature: 0.0,
-                seed: 0,
-                prompt: (0..80).map(|_| random_token(&mut dice)).collect(),
-                output: (0..80).map(|_| random_token(&mut dice)).collect(),
-            })
-            .collect(),
+        token_traces: (0..size.prompts[0].1).map(|_| request(&mut dice)).collect(),
         live_traces: vec![live_trace(&mut dice)],
         predictors: vec![DepthPredictor {
             drafter: names[0].clone(),
