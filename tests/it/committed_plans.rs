@@ -13,6 +13,8 @@ use yggc::{
 
 /// Bytes of a file that is fetched with the sources.
 const MOST_BYTES: u64 = 2_000_000;
+/// Bytes of a machine's profile and its plan.
+const MOST_PLANNED_BYTES: u64 = 200_000;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -78,6 +80,19 @@ fn every_kept_plan_follows_from_its_profile() {
         }
         let found = fs::read_to_string(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(found, shown, "{name}: the text beside it is that of another plan");
+    }
+}
+
+/// Whoever opens the folder fetches it with the sources.
+#[test]
+fn a_machines_profile_and_plan_are_small() {
+    let size =
+        |file: &Path| fs::metadata(file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).len();
+    let kept: Vec<PathBuf> = profiles().into_iter().filter(|file| *file != machine_profile()).collect();
+    assert!(kept.len() >= 2, "{kept:?}");
+    for file in kept {
+        let bytes = size(&file) + size(&file.with_extension("plan"));
+        assert!(bytes <= MOST_PLANNED_BYTES, "{}: {bytes} bytes with its plan", file.display());
     }
 }
 
