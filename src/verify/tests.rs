@@ -136,11 +136,11 @@ fn a_tie_that_is_broken_the_wrong_way_is_found() {
 #[test]
 fn a_biased_sampler_is_found() {
     let draws = Cell::new(0u64);
-    // One time in six it draws twice and takes the lower token.
+    // One time in twelve it draws twice and takes the lower token.
     let biased = |sampler: &mut Sampler, logits: &[f32], position: u64| {
         draws.set(draws.get() + 1);
         let drawn = sampler.draw(logits, position);
-        if draws.get().is_multiple_of(6) {
+        if draws.get().is_multiple_of(12) {
             drawn.min(sampler.draw(logits, position + (1 << 40)))
         } else {
             drawn

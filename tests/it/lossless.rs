@@ -363,12 +363,12 @@ fn layer_skip_changes_no_token() {
 
 #[test]
 fn a_trimmed_head_changes_no_token() {
-    shows_something(run(Kind::TrimmedHead, 120), (2_000, 100));
+    shows_something(run(Kind::TrimmedHead, 160), (3_000, 100));
 }
 
 #[test]
 fn a_substitute_changes_no_token() {
-    shows_something(run(Kind::Substitute, 150), (2_000, 300));
+    shows_something(run(Kind::Substitute, 200), (3_000, 300));
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn no_drafter_over_streamed_weights_changes_a_token() {
 
 #[test]
 fn a_template_changes_no_token() {
-    shows_something(run(Kind::Template, 150), (2_000, 200));
+    shows_something(run(Kind::Template, 200), (3_000, 200));
 }
 
 #[test]

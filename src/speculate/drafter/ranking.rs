@@ -5,7 +5,9 @@ use crate::{
     sample::{Candidate, Coupling},
 };
 
-/// Candidates that are looked at under noise: those beyond would share less than a thirtieth of the last one's odds.
+/// Candidates that are looked at under noise. The odds of the j-th best fall about as `1 / j`, to the power of the
+/// request's temperature over the draft temperature: from a power of 2 on, all beyond these share some 3 % of the
+/// first one's.
 const LISTED: usize = 32;
 
 /// What a drafter asks of a forward for a request, and how it ranks what comes.
