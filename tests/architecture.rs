@@ -15,6 +15,8 @@ use self::rust_text::{children_of, code_of, named_crates, tokens};
 mod circles;
 #[path = "architecture/each_rule_can_fail.rs"]
 mod each_rule_can_fail;
+#[path = "architecture/fields.rs"]
+mod fields;
 #[path = "architecture/rust_text.rs"]
 mod rust_text;
 
