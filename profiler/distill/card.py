@@ -60,6 +60,8 @@ def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus
     answered = sum(len(text.ids) - text.prompt_tokens for text in texts)
     what = {
         "hidden": "One decoder layer over a token's embedding and the verifier's hidden row before it; embedding and head are the verifier's.",
+        "eagle3": "An EAGLE-3 head: one decoder layer over a token's embedding and three inner rows of the verifier before it, with a head "
+        "of its own over the verifier's frequent tokens; the embedding is the verifier's.",
         "plain": "A small llama of its own; its embedding, which is its head too, began as the principal part of the verifier's.",
     }[kind]
     rows = [
@@ -70,10 +72,8 @@ def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus
     ]
     shapes = " | ".join(last["simulated_aal"])
     initial_rows = min(initial.ROWS, answered)
-    begins = {
-        "hidden": f"Before any token is seen it is a layer of the verifier (the last, unless told otherwise), whose input is guessed by least squares over {initial_rows:,} tokens.",
-        "plain": "Before any token is seen all but its embedding is random.",
-    }[kind]
+    guessed = f"Before any token is seen it is a layer of the verifier (the last, unless told otherwise), whose input is guessed by least squares over {initial_rows:,} tokens."
+    begins = "Before any token is seen all but its embedding is random." if kind == "plain" else guessed
     fit = fitted(history)
     if fit is None:
         curve = "Fewer than three measurements: nothing is fitted."

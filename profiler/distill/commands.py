@@ -15,6 +15,7 @@ from . import card, checkpoint, trim
 from . import train as training
 from .checkpoint import Checkpoint
 from .corpus import Corpus
+from .eagle3 import Eagle3Drafter, inner_layers
 from .generate import Options, generate
 from .hidden import HiddenDrafter
 from .initial import start_from_layer
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add = command("generate", "the verifier writes a corpus", _generate)
     add("--corpus", type=Path, required=True)
     _add_generation(add)
+    add("--kind", choices=KINDS, default="hidden", help="of drafter that is to learn from it")
     add("--seed", type=int, default=1)
     add = command("train", "a drafter learns from a corpus", _train)
     add("--corpus", type=Path, required=True)
@@ -94,13 +96,25 @@ def _parser() -> argparse.ArgumentParser:
     add = command("card", "the drafter's card, out of its history", _card)
     add("--corpus", type=Path, required=True)
     add("-o", "--output", type=Path, required=True, help="folder of the drafter")
-    add("--kind", choices=tuple(KINDS), default="hidden")
+    add("--kind", choices=KINDS, default="hidden")
     add("--command", default="", help="what the card says made it")
     add("--note", default="", help="what else the card says about how it was made")
     return parser
 
 
-KINDS = {"hidden": HiddenDrafter, "plain": PlainDrafter}
+KINDS = ("hidden", "eagle3", "plain")
+
+
+def _new_drafter(kind: str, model: Checkpoint, columns: list[int]):
+    """A drafter that has learned nothing yet, for a trimmed head of `columns`."""
+    if kind == "eagle3":
+        return Eagle3Drafter.like(model, columns)
+    return (HiddenDrafter if kind == "hidden" else PlainDrafter).like(model)
+
+
+def _inner_of(kind: str, model: Checkpoint) -> tuple[int, ...]:
+    """The inner rows of the verifier that a kind learns from instead of the last."""
+    return inner_layers(model.shape.layers) if kind == "eagle3" else ()
 
 
 def _add_generation(add) -> None:
@@ -113,10 +127,10 @@ def _add_generation(add) -> None:
 
 def _add_training(add) -> None:
     defaults = training.Options(tokens=0)
-    add("--kind", choices=tuple(KINDS), default="hidden")
+    add("--kind", choices=KINDS, default="hidden")
     add("--seen", type=int, help="labelled tokens to train on, repetitions counted [three times the corpus's]")
-    add("--start", type=int, default=-1, help="layer of the verifier that a hidden-state drafter begins as; negative: from the last")
-    add("--trim", type=int, default=8192, help="tokens of the trimmed head that is compared at every step")
+    add("--start", type=int, default=-1, help="layer of the verifier that a drafter of its rows begins as; negative: from the last")
+    add("--trim", type=int, default=8192, help="tokens of the trimmed head that is compared at every step; all that an EAGLE-3 head knows")
     for name in TRAINED_BY:
         value = getattr(defaults, name)
         add("--" + name.replace("_", "-"), type=type(value), default=value)
@@ -134,6 +148,7 @@ def _generate(given) -> None:
 
 
 def _write_corpus(given, model: Checkpoint, corpus: Corpus) -> None:
+    inner = list(_inner_of(given.kind, model))
     # A corpus smaller than one batch's answers is a trial, and need not fill one.
     batch = min(given.batch, max(16, given.tokens // 100))
     options = Options(
@@ -142,10 +157,10 @@ def _write_corpus(given, model: Checkpoint, corpus: Corpus) -> None:
     corpus.agree({
         "verifier": model.name, "vocabulary": model.shape.vocabulary, "width": model.shape.width, "seed": given.seed,
         "batch": batch, "answer": given.answer, "prompts": [file.name for file in given.prompts],
-        "excluded": [file.name for file in given.exclude],
+        "excluded": [file.name for file in given.exclude], **({"inner": inner} if inner else {}),
     })
     if not corpus.is_enough(given.tokens):
-        generate(Verifier(model, torch.bfloat16, given.device), model.vocabulary, corpus, options, say)
+        generate(Verifier(model, torch.bfloat16, given.device, tuple(inner)), model.vocabulary, corpus, options, say)
 
 
 def _train(given) -> None:
@@ -153,12 +168,15 @@ def _train(given) -> None:
 
 
 def _train_on(given, model: Checkpoint, corpus: Corpus, work: Path):
+    inner = list(_inner_of(given.kind, model))
+    found = corpus.header().get("inner", [])
+    require(found == inner, f"`{corpus.folder}` has rows after the layers {found or 'all'}; expected {inner or 'all'} for --kind {given.kind}: write one for it")
     given.seen = given.seen or 3 * corpus.labelled_tokens()
     options = training.Options(tokens=given.seen, **{name: getattr(given, name) for name in TRAINED_BY})
     columns = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, min(given.trim, model.shape.vocabulary))
-    drafter = KINDS[given.kind].like(model)
+    drafter = _new_drafter(given.kind, model, columns)
     trainer = training.Trainer(drafter, corpus, columns, options, work, say, given.device)
-    if not trainer.resume() and given.kind == "hidden":
+    if not trainer.resume() and given.kind != "plain":
         drafter.to("cpu")
         attending = [number for number, rule in enumerate(model.traits.layers) if rule.taps is None]
         start = attending[given.start] if given.start < 0 else given.start
@@ -229,7 +247,8 @@ def _refuse_overlap(model: Checkpoint, corpus: Corpus, exclude: list[Path]) -> N
 
 def _card(given) -> None:
     model, corpus = _read(given), Corpus(given.corpus)
-    drafter = KINDS[given.kind].like(model)
-    trainer = training.Trainer(drafter, corpus, [0], training.Options(tokens=0), given.output, say)
-    require(trainer.resume(), f"`{given.output}` has no training.pt; expected the folder of a training")
+    columns = training.Trainer.saved_columns(given.output)
+    drafter = _new_drafter(given.kind, model, columns)
+    trainer = training.Trainer(drafter, corpus, columns, training.Options(tokens=0), given.output, say)
+    trainer.resume()
     card.write(given.output, given.kind, drafter, model, corpus, trainer.saved_options, given.command, given.note)

@@ -1,7 +1,7 @@
 """The corpus on disk: shards of sequences with what the verifier said after each token, and the split held back for validation.
 
 A shard is a safetensors file; N rows are the tokens of its S sequences, one after the other:
-`tokens` [N], `starts` [S + 1], `prompt_tokens` [S], `greedy` [S], `hidden` [N, D] float16 (times `hidden_scale`), `top_ids` [N, 16] and
+`tokens` [N], `starts` [S + 1], `prompt_tokens` [S], `greedy` [S], `hidden` [N, C] float16 (times `hidden_scale`), `top_ids` [N, 16] and
 `top_probabilities` [N, 16] float16, all of the verifier after that token; probabilities are zero where it was not asked, as in prompts and
 after a sequence's last token.
 """
@@ -23,6 +23,9 @@ from .seeds import Prompt
 
 TOP = 16
 """Most probable tokens that are kept of a distribution."""
+
+SHARED = ("verifier", "vocabulary", "width", "inner")
+"""What parts of a corpus have in common; `inner` are the layers after which rows are kept, none of the last's."""
 
 VALIDATION_SHARE = 20
 """One prompt of so many is held back."""
@@ -116,7 +119,7 @@ class Corpus:
         Raises Refusal unless one verifier wrote all parts, each by a seed of its own. Goes on where an earlier call ended.
         """
         headers = [part.header() for part in parts]
-        for key in ("verifier", "vocabulary", "width"):
+        for key in SHARED:
             for part, header in zip(parts, headers, strict=True):
                 expected = headers[0].get(key)
                 require(
@@ -125,7 +128,7 @@ class Corpus:
                 )
         seeds = [header.get("seed") for header in headers]
         require(len(set(seeds)) == len(seeds), f"the parts were made with the seeds {seeds}; expected each to have its own, or they hold the same")
-        joined = {key: headers[0].get(key) for key in ("verifier", "vocabulary", "width")}
+        joined = {key: headers[0][key] for key in SHARED if key in headers[0]}
         excluded = [name for name in headers[0].get("excluded", []) if all(name in header.get("excluded", []) for header in headers)]
         self.agree({**joined, "seeds": seeds, "excluded": excluded})
         for number, shard in enumerate(shard for part in parts for shard in part.shards()):

@@ -74,7 +74,7 @@ class Writer:
         tokens = torch.zeros((count, slots), dtype=torch.long, device=device)
         for row, prompt in enumerate(prompts):
             tokens[row, : len(prompt)] = torch.tensor(prompt, device=device)
-        hidden = torch.zeros((count, slots, verifier.shape.width), device=device)
+        hidden = torch.zeros((count, slots, verifier.shape.width * (1 + len(verifier.inner))), device=device)
         top_ids = torch.zeros((count, slots, TOP), dtype=torch.int32, device=device)
         top_probabilities = torch.zeros((count, slots, TOP), dtype=torch.float16, device=device)
         ends = torch.tensor(lengths, device=device)
@@ -108,13 +108,15 @@ class Writer:
             last = verifier.decode(chosen, positions, cache)
             going = unfinished[rows]
             hidden[rows[going], positions[going]] = last[going]
+        # Where inner rows are asked for they alone are kept.
+        kept = verifier.shape.width if verifier.inner else 0
         return [
             Sequence(
                 ids=tokens[row, : ends[row]].tolist(),
                 prompt_tokens=lengths[row],
                 greedy=bool(greedy[row]),
                 prompt=Prompt("", ()),
-                hidden=hidden[row, : ends[row]].cpu(),
+                hidden=hidden[row, : ends[row], kept:].cpu(),
                 top_ids=top_ids[row, : ends[row]].cpu(),
                 top_probabilities=top_probabilities[row, : ends[row]].cpu(),
             )

@@ -1,4 +1,5 @@
-"""The hidden-state drafter: one decoder layer over a token's embedding and the hidden row before it, with the verifier's head.
+"""Drafters of hidden rows, and the hidden-state drafter: one decoder layer over a token's embedding and the hidden row before it, with
+the verifier's head.
 
 After EAGLE (Li et al., ICML 2024, section 3.1, https://arxiv.org/abs/2401.15077); drafts further down a tree read the drafter's own
 rows, and training unrolls that, after EAGLE-3 (https://arxiv.org/abs/2503.01840) and HASS (https://arxiv.org/abs/2408.15766).
@@ -22,38 +23,58 @@ from .rotation import plain_frequencies, rotation
 MODEL_TYPE = "hidden_state_drafter"
 
 
-class HiddenDrafter(nn.Module):
-    """Rows are of positions 1 and on: row j of a text is made of the embedding of token j + 1 and the hidden row of token j."""
+def sizes_of(shape: Shape) -> dict:
+    """A shape as config.json says it."""
+    return {
+        "hidden_size": shape.width,
+        "intermediate_size": shape.feed_forward,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_width,
+        "rms_norm_eps": shape.epsilon,
+        "rope_theta": shape.rope_theta,
+        "vocab_size": shape.vocabulary,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": shape.context,
+        "torch_dtype": "bfloat16",
+    }
+
+
+def write_folder(folder: Path, config: dict, state: dict[str, torch.Tensor]) -> None:
+    """Writes config.json and model.safetensors, what is no integer in bfloat16; each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {name: tensor.detach().cpu() for name, tensor in state.items()}
+    tensors = {name: (tensor.bfloat16() if tensor.is_floating_point() else tensor).contiguous() for name, tensor in kept.items()}
+    unfinished = folder / "model.unfinished"
+    save_file(tensors, unfinished, metadata={"format": "pt"})
+    unfinished.rename(folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+class RowDrafter(nn.Module):
+    """What reads the verifier's rows, and further down a tree its own. Rows are of positions 1 and on: row j of a text is made of the
+    embedding of token j + 1 and what is known of token j.
+
+    A kind says whether its head knows the trimmed tokens alone (`is_reduced`), what the first pass reads of the verifier's rows [..., C] (`first_rows`, [..., D]) and how a row is made (`advance`).
+    """
 
     def __init__(self, shape: Shape, verifier: Checkpoint):
         super().__init__()
         self.shape = shape
         self.verifier_name = verifier.name
-        self.enorm, self.hnorm = Scale(shape.width), Scale(shape.width)
-        self.eh_proj = nn.Linear(2 * shape.width, shape.width, bias=False)
-        self.layers = nn.ModuleList([DecoderLayer(shape)])
-        self.norm = Scale(shape.width)
         self.register_buffer("embedding", verifier.embedding, persistent=False)
-        self.register_buffer("head", verifier.head, persistent=False)
-        self.register_buffer("verifier_norm", verifier.tensors["model.norm.weight"], persistent=False)
-
-    def inputs(self, tokens: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """What the layer reads [..., D] of tokens [...] and the hidden rows [..., D] before them."""
-        embedded = rms_norm(self.embedding[tokens], self.enorm.weight, self.shape.epsilon)
-        before = rms_norm(hidden, self.hnorm.weight, self.shape.epsilon)
-        return self.eh_proj(torch.cat((embedded, before), -1)).float()
 
     def unroll(self, tokens: torch.Tensor, hidden: torch.Tensor, passes: int) -> list[torch.Tensor]:
-        """Texts: tokens [B, T], the verifier's hidden rows [B, T, D]. The drafter's rows [B, T - 1, D] of every pass; the first n of
+        """Texts: tokens [B, T], the verifier's rows [B, T, C]. The drafter's rows [B, T - 1, D] of every pass; the first n of
         pass n + 1 have no root before them and mean nothing."""
-        tokens, before = tokens[:, 1:], hidden[:, :-1]
+        tokens, first = tokens[:, 1:], self.first_rows(hidden[:, :-1])
         attention = UnrolledAttention(self.shape.heads // self.shape.kv_heads)
-        cosines, sines = self._rotation(torch.arange(1, tokens.shape[1] + 1, device=tokens.device))
-        made = []
+        cosines, sines = self.rotation(torch.arange(1, tokens.shape[1] + 1, device=tokens.device))
+        made, before = [], first
         for _ in range(passes):
-            x = self.layers[0](self.inputs(tokens, before), cosines, sines, attention)
+            x = self.advance(tokens, before, cosines, sines, attention)
             made.append(x)
-            before = torch.cat((hidden[:, :1], x[:, :-1]), 1)
+            before = torch.cat((first[:, :1], x[:, :-1]), 1)
         return made
 
     def training_rows(self, tokens: torch.Tensor, hidden: torch.Tensor, passes: int) -> list[torch.Tensor]:
@@ -61,12 +82,41 @@ class HiddenDrafter(nn.Module):
         return self.unroll(tokens, hidden, passes)
 
     def trees(self, tokens: torch.Tensor, hidden: torch.Tensor, roots: torch.Tensor) -> tuple[torch.Tensor, "HiddenTrees"]:
-        """One text: tokens [T], hidden rows [T, D]. Rows [R, D] of the roots (rows of the text) and trees that grow from them."""
+        """One text: tokens [T], the verifier's rows [T, C]. Rows [R, D] of the roots (rows of the text) and trees that grow from them."""
         groups = self.shape.heads // self.shape.kv_heads
         seen = UnrolledAttention(groups)
-        cosines, sines = self._rotation(torch.arange(1, len(tokens), device=tokens.device))
-        x = self.layers[0](self.inputs(tokens[None, 1:], hidden[None, :-1]), cosines, sines, seen)[0]
+        cosines, sines = self.rotation(torch.arange(1, len(tokens), device=tokens.device))
+        x = self.advance(tokens[None, 1:], self.first_rows(hidden[None, :-1]), cosines, sines, seen)[0]
         return x[roots], HiddenTrees(self, TreeAttention(groups, seen.keys[0][0], seen.values[0][0], roots), roots)
+
+    def rotation(self, positions: torch.Tensor):
+        """Cosines and sines of positions."""
+        return rotation(positions, plain_frequencies(self.shape.head_width, self.shape.rope_theta))
+
+
+class HiddenDrafter(RowDrafter):
+    """Reads the hidden row that the verifier's head reads; its head is the verifier's."""
+
+    is_reduced = False
+
+    def __init__(self, shape: Shape, verifier: Checkpoint):
+        super().__init__(shape, verifier)
+        self.enorm, self.hnorm = Scale(shape.width), Scale(shape.width)
+        self.eh_proj = nn.Linear(2 * shape.width, shape.width, bias=False)
+        self.layers = nn.ModuleList([DecoderLayer(shape)])
+        self.norm = Scale(shape.width)
+        self.register_buffer("head", verifier.head, persistent=False)
+        self.register_buffer("verifier_norm", verifier.tensors["model.norm.weight"], persistent=False)
+
+    def first_rows(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The verifier's rows as they are."""
+        return hidden
+
+    def advance(self, tokens: torch.Tensor, before: torch.Tensor, cosines, sines, attend) -> torch.Tensor:
+        """Rows [..., D] of tokens [...] and the rows [..., D] before them."""
+        embedded = rms_norm(self.embedding[tokens], self.enorm.weight, self.shape.epsilon)
+        before = rms_norm(before, self.hnorm.weight, self.shape.epsilon)
+        return self.layers[0](self.eh_proj(torch.cat((embedded, before), -1)).float(), cosines, sines, attend)
 
     def logits(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> torch.Tensor:
         """Logits [..., C] of rows [..., D] for the tokens of `columns` [C], by default for all."""
@@ -78,34 +128,15 @@ class HiddenDrafter(nn.Module):
         ours = rms_norm(x, self.norm.weight, self.shape.epsilon)
         return nn.functional.smooth_l1_loss(ours, rms_norm(hidden, self.verifier_norm, self.shape.epsilon))
 
-    def _rotation(self, positions: torch.Tensor):
-        return rotation(positions, plain_frequencies(self.shape.head_width, self.shape.rope_theta))
-
     def save(self, folder: Path) -> None:
         """Writes the folder that drafts from: config.json and model.safetensors, bfloat16."""
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.detach().bfloat16().contiguous() for name, tensor in self.state_dict().items()}
-        unfinished = folder / "model.unfinished"
-        save_file(tensors, unfinished, metadata={"format": "pt"})
-        unfinished.rename(folder / "model.safetensors")
-        shape = self.shape
         config = {
             "architectures": ["HiddenStateDrafter"],
             "model_type": MODEL_TYPE,
-            "hidden_size": shape.width,
-            "intermediate_size": shape.feed_forward,
-            "num_attention_heads": shape.heads,
-            "num_key_value_heads": shape.kv_heads,
-            "head_dim": shape.head_width,
-            "rms_norm_eps": shape.epsilon,
-            "rope_theta": shape.rope_theta,
-            "vocab_size": shape.vocabulary,
-            "num_hidden_layers": 1,
-            "max_position_embeddings": shape.context,
-            "torch_dtype": "bfloat16",
-            "verifier": {"name": self.verifier_name, "vocab_size": shape.vocabulary},
+            **sizes_of(self.shape),
+            "verifier": {"name": self.verifier_name, "vocab_size": self.shape.vocabulary},
         }
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_folder(folder, config, self.state_dict())
 
     @classmethod
     def load(cls, folder: Path, verifier: Checkpoint) -> "HiddenDrafter":
@@ -138,12 +169,12 @@ class HiddenDrafter(nn.Module):
 class HiddenTrees:
     """Trees of drafts after the roots of one text."""
 
-    def __init__(self, drafter: HiddenDrafter, attention: TreeAttention, roots: torch.Tensor):
+    def __init__(self, drafter: RowDrafter, attention: TreeAttention, roots: torch.Tensor):
         self.drafter, self.attention = drafter, attention
         self.positions = roots + 1
 
     def forward(self, tokens: torch.Tensor, parents: torch.Tensor, depths: torch.Tensor, ancestors: torch.Tensor) -> torch.Tensor:
         """Rows [R, W, D] of W further nodes a tree: tokens and depths [R, W], their parents' rows [R, W, D], ancestors [R, W, N]."""
         self.attention.ancestors = ancestors
-        cosines, sines = self.drafter._rotation(self.positions[:, None] + depths)
-        return self.drafter.layers[0](self.drafter.inputs(tokens, parents), cosines, sines, self.attention)
+        cosines, sines = self.drafter.rotation(self.positions[:, None] + depths)
+        return self.drafter.advance(tokens, parents, cosines, sines, self.attention)

@@ -10,9 +10,10 @@ from .rotation import rotate
 
 
 class DecoderLayer(nn.Module):
-    """A llama layer; parameters by Hugging Face's names. Attention itself is the caller's: it knows what a row may see."""
+    """A llama layer; parameters by Hugging Face's names. Attention itself is the caller's: it knows what a row may see. What it attends
+    by is `reads` rows wide."""
 
-    def __init__(self, shape: Shape):
+    def __init__(self, shape: Shape, reads: int = 1):
         super().__init__()
         self.shape = shape
         queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
@@ -24,9 +25,9 @@ class DecoderLayer(nn.Module):
 
         self.input_layernorm = Scale(shape.width)
         self.self_attn = nn.ModuleDict({
-            "q_proj": linear(shape.width, queries),
-            "k_proj": linear(shape.width, keys),
-            "v_proj": linear(shape.width, keys),
+            "q_proj": linear(reads * shape.width, queries),
+            "k_proj": linear(reads * shape.width, keys),
+            "v_proj": linear(reads * shape.width, keys),
             "o_proj": linear(queries, shape.width),
         })
         self.post_attention_layernorm = Scale(shape.width)
@@ -36,9 +37,10 @@ class DecoderLayer(nn.Module):
             "down_proj": linear(shape.feed_forward, shape.width),
         })
 
-    def forward(self, x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, attend) -> torch.Tensor:
-        """x [..., D] to [..., D]; rotations [..., E] of its rows. `attend(queries [..., H, E], keys [..., K, E], values)` gives [..., H, E]."""
-        normed = rms_norm(x, self.input_layernorm.weight, self.shape.epsilon)
+    def forward(self, x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, attend, normed: torch.Tensor | None = None) -> torch.Tensor:
+        """x [..., D] to [..., D]; rotations [..., E] of its rows. `attend(queries [..., H, E], keys [..., K, E], values)` gives [..., H, E].
+        Attention reads `normed`, without it x as its own norm leaves it."""
+        normed = rms_norm(x, self.input_layernorm.weight, self.shape.epsilon) if normed is None else normed
         parts = (self.self_attn[name](normed).unflatten(-1, (-1, self.shape.head_width)) for name in ("q_proj", "k_proj", "v_proj"))
         queries, keys, values = parts
         cosines, sines = cosines.unsqueeze(-2), sines.unsqueeze(-2)

@@ -69,8 +69,9 @@ def capped(x: torch.Tensor, cap: float | None) -> torch.Tensor:
 class Verifier:
     """The model whose text is learned: linears in `dtype`, the residual stream and norms in float32."""
 
-    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype, device: str = "cpu"):
-        self.shape, self.traits = checkpoint.shape, checkpoint.traits
+    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype, device: str = "cpu", inner: tuple[int, ...] = ()):
+        """`inner` are numbers of layers: rows of a whole forward are followed by those after so many, [..., D + D * len(inner)]."""
+        self.shape, self.traits, self.inner = checkpoint.shape, checkpoint.traits, inner
         self.dtype = dtype
         self.device = device
         self.embedding = checkpoint.embedding.to(device)
@@ -108,9 +109,9 @@ class Verifier:
 
     @torch.inference_mode()
     def prefill(self, ids: torch.Tensor, cache: Cache, first: int, layers: int | None = None) -> torch.Tensor:
-        """Hidden rows [B, T, D] of ids [B, T] at positions 0 to T - 1; writes sequences `first` to `first + B` of the cache.
+        """Rows [B, T, C] of ids [B, T] at positions 0 to T - 1; writes sequences `first` to `first + B` of the cache.
 
-        With `layers` only so many layers are run, and the rows are what the next one reads. Rows past the end of a shorter prompt are made too. They mean nothing, and no row before them sees them.
+        C is D, or more with inner rows. With `layers` only so many layers are run, and the rows are what the next one reads. Rows past the end of a shorter prompt are made too. They mean nothing, and no row before them sees them.
         """
         sequences, length = ids.shape
         positions = torch.arange(length, device=ids.device)
@@ -140,7 +141,7 @@ class Verifier:
 
     @torch.inference_mode()
     def decode(self, ids: torch.Tensor, positions: torch.Tensor, cache: Cache) -> torch.Tensor:
-        """Hidden rows [B, D] of one further token a sequence: ids [B] at positions [B], over what the cache holds before them."""
+        """Rows [B, C] of one further token a sequence: ids [B] at positions [B], over what the cache holds before them."""
         shape = self.shape
         cache.hold(int(positions.max()) + 1)
         places = positions.repeat_interleave(shape.kv_heads)
@@ -193,7 +194,9 @@ class Verifier:
         turns = [[part.unsqueeze(-2) for part in one.turns(positions, cache.context)] for one in traits.rotations]
         gated = functional.silu if not traits.gelu else lambda x: functional.gelu(x, approximate="tanh")
         x = self.embedding[ids] * traits.embedding_scale
+        made = []
         for number, (layer, rule) in enumerate(zip(self.layers[:layers], traits.layers[:layers], strict=True)):
+            made += [x] if number in self.inner else []
             inner = functional.linear(self._normed(x, layer["attention_norm"]).to(self.dtype), layer["in"], layer["in_bias"])
             if rule.taps is None:
                 mixed = self._attended(number, layer, inner, None if rule.rotation is None else turns[rule.rotation], attend)
@@ -205,7 +208,7 @@ class Verifier:
             gate, up = functional.linear(self._normed(x, layer["mlp_norm"]).to(self.dtype), layer["gate_up"]).chunk(2, -1)
             out = functional.linear(gated(gate) * up, layer["down"])
             x = x + traits.residual_scale * self._normed(out, layer["mlp_output_norm"])
-        return x
+        return torch.cat((x, *made), -1) if layers is None else x
 
     def _attended(self, number, layer, inner, turns, attend) -> torch.Tensor:
         shape = self.shape
@@ -218,12 +221,13 @@ class Verifier:
         return attend(number, queries.to(self.dtype), keys.to(self.dtype), values).flatten(-2)
 
     def _final(self, hidden: torch.Tensor) -> torch.Tensor:
-        """What the head multiplies."""
+        """What the head multiplies, of rows with or without inner ones."""
+        hidden = hidden[..., : self.shape.width]
         return rms_norm(hidden, self.norm, self.shape.epsilon) * self.traits.logit_scale
 
     @torch.inference_mode()
     def best(self, hidden: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The `count` most probable next tokens of hidden rows [R, D] and their probabilities, both [R, count], best first.
+        """The `count` most probable next tokens of rows [R, C] and their probabilities, both [R, count], best first.
 
         Candidates come from a head in `dtype`, their own logits from one in float32: the order of near ties is float32's.
         """

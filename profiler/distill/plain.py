@@ -24,6 +24,8 @@ class PlainDrafter(nn.Module):
     It reads no hidden rows: what it drafts after a root does not depend on how deep, and one pass is all there is to unroll.
     """
 
+    is_reduced = False
+
     def __init__(self, shape: Shape):
         super().__init__()
         self.shape = shape

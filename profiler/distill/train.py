@@ -49,7 +49,8 @@ class Options:
 
 
 class Trainer:
-    """A drafter on its way. `columns` are the ids of the trimmed head that training always compares."""
+    """A drafter on its way. `columns` are the ids of the trimmed head that training always compares; of a drafter that knows no others
+    all that is compared."""
 
     def __init__(self, drafter, corpus: Corpus, columns: list[int], options: Options, folder: Path, say, device: str = "cpu"):
         self.drafter, self.corpus, self.options, self.folder, self.say = drafter.to(device), corpus, options, folder, say
@@ -58,7 +59,8 @@ class Trainer:
         self.columns = torch.tensor(columns)
         inside = torch.zeros(vocabulary, dtype=torch.bool)
         inside[self.columns] = True
-        self.outside = (~inside).nonzero()[:, 0]
+        self.outside = torch.empty(0, dtype=torch.long) if drafter.is_reduced else (~inside).nonzero()[:, 0]
+        require(not (drafter.is_reduced and options.regression), "an EAGLE-3 head's rows are not held to the verifier's; leave out --regression")
         flat = [parameter for parameter in drafter.parameters() if parameter.dim() < 2]
         matrices = [parameter for parameter in drafter.parameters() if parameter.dim() >= 2]
         groups = [{"params": matrices, "weight_decay": options.decay}, {"params": flat, "weight_decay": 0.0}]
@@ -214,6 +216,13 @@ class Trainer:
             "options": asdict(self.options), "columns": self.columns,
         }, unfinished)
         unfinished.rename(self.folder / "training.pt")
+
+    @staticmethod
+    def saved_columns(folder: Path) -> list[int]:
+        """The trimmed head of a training that was saved."""
+        file = folder / "training.pt"
+        require(file.exists(), f"`{folder}` has no training.pt; expected the folder of a training")
+        return torch.load(file, map_location="cpu", weights_only=True)["columns"].tolist()
 
     def resume(self) -> bool:
         """Goes on from what was saved, if anything was."""

@@ -22,6 +22,7 @@ pub const DISTILL_MODULES: &[(&str, &str)] = modules![
     "checkpoint.py",
     "commands.py",
     "corpus.py",
+    "eagle3.py",
     "family.py",
     "generate.py",
     "gguf_file.py",

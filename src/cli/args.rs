@@ -273,7 +273,7 @@ pub(crate) struct DistillArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, default_value_t = 1_000_000)]
     pub(crate) tokens: usize,
     /// Write the corpus and train nothing: a part of a larger one, if its --seed is no other part's
-    #[arg(long, conflicts_with_all = ["corpus", "kind", "seen"])]
+    #[arg(long, conflicts_with_all = ["corpus", "seen"])]
     pub(crate) corpus_only: bool,
     /// Train on the corpora of these folders, which --corpus-only has written, in this order instead of writing one
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["tokens", "prompts"])]

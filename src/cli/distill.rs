@@ -192,6 +192,7 @@ fn arguments(
     let output = absolute(&args.output)?;
     if args.corpus_only {
         given.extend(["generate".into(), "--corpus".into(), corpus_of(Path::new(&output)).into()]);
+        given.extend(["--kind".into(), args.kind.name().into()]);
     } else {
         given.extend(["make".into(), "--output".into(), output]);
         given.extend(["--kind".into(), args.kind.name().into()]);

@@ -12,12 +12,13 @@ use std::{
 use serde_json::Value;
 use yggc::{
     engine::{Activations, LoadOptions, Loaded},
+    model::synthetic::SyntheticSpec,
     text::{Special, Tokenizer, TokenizerConfig},
 };
 
 use crate::{
     program::{default_model, failure, success, yggc},
-    tiny_commands::{json, model, on_tiny},
+    tiny_commands::{json, model, on_tiny, spec, write},
 };
 
 /// A folder with a `python3` that is this shell script.
@@ -122,16 +123,19 @@ fn a_corpus_can_be_written_in_parts_and_trained_on_apart() {
     let [first, second, drafter] = ["1", "2", "drafter"].map(|name| folder.path().join(name));
     for (output, seed) in [(&first, "1"), (&second, "2")] {
         let mut command = distill(output, &programs);
-        command.args(["--corpus-only", "--tokens", "20", "--seed", seed]);
+        command.args(["--corpus-only", "--tokens", "20", "--seed", seed, "--kind", "eagle3"]);
         success(&command.output().expect("yggc starts"));
         let words = noted();
         let words: Vec<&str> = words.lines().collect();
         assert_eq!(words[..4], ["-B", "-m", "distill", "generate"]);
         let corpus = fs::canonicalize(output).expect("it was made").join("work/corpus");
-        for (flag, value) in [("--tokens", "20"), ("--seed", seed), ("--corpus", &corpus.to_string_lossy())] {
+        let corpus_path = corpus.to_string_lossy();
+        for (flag, value) in
+            [("--tokens", "20"), ("--seed", seed), ("--corpus", &corpus_path), ("--kind", "eagle3")]
+        {
             assert_eq!(after(&words, flag), value);
         }
-        assert!(!words.contains(&"--kind") && !words.contains(&"--seen"), "{words:?}");
+        assert!(!words.contains(&"--seen"), "{words:?}");
         // The training program is none here.
         fs::create_dir(&corpus).expect("the folder is writable");
         fs::write(corpus.join("corpus.json"), "{}").expect("the folder is writable");
@@ -279,16 +283,22 @@ fn a_tiny_model_is_distilled_from_end_to_end() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    for kind in ["hidden", "plain"] {
+    // With as many layers as an EAGLE-3 head reads rows after.
+    let verifier = write("distilled.gguf", &SyntheticSpec { layers: 6, ..spec() });
+    for (kind, architecture) in [
+        ("hidden", "HiddenStateDrafter"),
+        ("eagle3", "LlamaForCausalLMEagle3"),
+        ("plain", "LlamaForCausalLM"),
+    ] {
         let drafter = folder.path().join(kind);
         let mut command = yggc();
-        command.args(["distill", "-m"]).arg(model()).arg("-o").arg(&drafter);
+        command.args(["distill", "-m"]).arg(&verifier).arg("-o").arg(&drafter);
         command.args(["--tokens", "6000", "--seen", "3000", "--kind", kind]);
         success(&command.output().expect("yggc starts"));
         let config: Value =
             serde_json::from_str(&fs::read_to_string(drafter.join("config.json")).expect("a config"))
                 .expect("JSON");
-        assert_eq!(config["model_type"], if kind == "hidden" { "hidden_state_drafter" } else { "llama" });
+        assert_eq!(config["architectures"][0], architecture);
         let card = fs::read_to_string(drafter.join("README.md")).expect("a card");
         assert!(
             card.contains("tokens seen") && card.contains(&format!("--kind {kind} --tokens 6000")),

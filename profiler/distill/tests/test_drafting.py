@@ -6,10 +6,12 @@ import unittest
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 
 from .. import agreement
 from .. import generate as generation
 from ..corpus import Corpus, is_held_back
+from ..eagle3 import Eagle3Drafter, inner_layers
 from ..generate import Writer, generate
 from ..hidden import HiddenDrafter
 from ..initial import start_from_layer
@@ -118,6 +120,114 @@ class Rows(unittest.TestCase):
                 HiddenDrafter.load(Path(folder), self.checkpoint)
 
 
+class Eagle3(unittest.TestCase):
+    """As the paper and published heads have it."""
+
+    def setUp(self):
+        self.checkpoint = tiny.checkpoint(layers=7)
+        self.inner = inner_layers(7)
+        self.verifier = Verifier(self.checkpoint, torch.float32, inner=self.inner)
+        self.ids = tiny.text(12)
+        self.rows = hidden_rows(self.verifier, self.ids)
+        torch.manual_seed(5)
+        self.known = list(range(3, 259, 2))
+        self.drafter = Eagle3Drafter.like(self.checkpoint, self.known)
+        for parameter in self.drafter.parameters():
+            torch.nn.init.normal_(parameter, std=0.4)
+
+    def test_inner_rows_are_what_later_layers_read(self):
+        self.assertEqual(self.inner, (2, 3, 4))
+        plain = Verifier(self.checkpoint, torch.float32)
+        parts = self.rows.chunk(4, -1)
+        torch.testing.assert_close(parts[0], hidden_rows(plain, self.ids))
+        for number, part in zip(self.inner, parts[1:], strict=True):
+            torch.testing.assert_close(part, plain.prefill(torch.tensor([self.ids]), plain.cache(1), 0, layers=number)[0])
+        cache = self.verifier.cache(1)
+        for at, id in enumerate(self.ids):
+            made = self.verifier.decode(torch.tensor([id]), torch.tensor([at]), cache)
+        torch.testing.assert_close(made[0], self.rows[-1], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(self.verifier.best(self.rows, 4)[1], plain.best(parts[0], 4)[1])
+        with self.assertRaisesRegex(Refusal, "has 5 layers; expected 6 or more"):
+            inner_layers(5)
+
+    def test_both_passes_are_the_head_written_out(self):
+        shape = self.checkpoint.shape
+        state = {name: tensor.double() for name, tensor in self.drafter.state_dict().items()}
+        inner = self.rows[:, shape.width :]
+
+        def norm(x, name):
+            return x / (x.square().mean(-1, keepdim=True) + shape.epsilon).sqrt() * state[name]
+
+        def turned(position, head):
+            angles = position * shape.rope_theta ** (-torch.arange(0, shape.head_width, 2, dtype=torch.float64) / shape.head_width)
+            first, second = head.chunk(2)
+            return torch.cat((first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()))
+
+        def read(tokens, before):
+            embedded = norm(self.checkpoint.embedding[tokens].double(), "midlayer.input_layernorm.weight")
+            both = torch.cat((embedded, norm(before, "midlayer.hidden_norm.weight")), -1)
+            return [(both @ state[f"midlayer.self_attn.{name}_proj.weight"].T).unflatten(-1, (-1, shape.head_width)) for name in "qkv"]
+
+        def attended(queries, positions, keys, values, places):
+            """Queries [R, H, E] at positions over keys and values [R, S, K, E] at places [R, S]."""
+            mixed = torch.zeros(len(queries), shape.heads, shape.head_width, dtype=torch.float64)
+            for row, head in ((row, head) for row in range(len(queries)) for head in range(shape.heads)):
+                shared = head // (shape.heads // shape.kv_heads)
+                query = turned(positions[row], queries[row, head])
+                scores = torch.stack([query @ turned(at, key[shared]) for at, key in zip(places[row], keys[row], strict=True)])
+                mixed[row, head] = (scores * shape.head_width**-0.5).softmax(0) @ torch.stack([value[shared] for value in values[row]])
+            return mixed.flatten(1)
+
+        def after(before, mixed):
+            x = before + mixed @ state["midlayer.self_attn.o_proj.weight"].T
+            normed = norm(x, "midlayer.post_attention_layernorm.weight")
+            gate, up = (normed @ state[f"midlayer.mlp.{name}_proj.weight"].T for name in ("gate", "up"))
+            return x + (torch.nn.functional.silu(gate) * up) @ state["midlayer.mlp.down_proj.weight"].T
+
+        tokens, first = torch.tensor(self.ids[1:]), inner[:-1].double() @ state["fc.weight"].T
+        rows = len(tokens)
+        queries, keys, values = read(tokens, first)
+        positions = list(range(1, rows + 1))
+        x = after(first, attended(queries, positions, [keys[: r + 1] for r in range(rows)], [values[: r + 1] for r in range(rows)],
+                                  [positions[: r + 1] for r in range(rows)]))
+        # A draft one token after the root of row r - 1: the text up to that root, and itself by the head's own row.
+        queries, own_keys, own_values = read(tokens[1:], x[:-1])
+        second = after(x[:-1], attended(
+            queries, positions[1:], [[*keys[: r + 1], own_keys[r]] for r in range(rows - 1)],
+            [[*values[: r + 1], own_values[r]] for r in range(rows - 1)], [positions[: r + 2] for r in range(rows - 1)],
+        ))
+        with torch.no_grad():
+            found = self.drafter.unroll(torch.tensor([self.ids]), inner[None], 2)
+        torch.testing.assert_close(found[0][0].double(), x, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(found[1][0, 1:].double(), second, rtol=1e-3, atol=1e-3)
+        logits = norm(x, "norm.weight") @ state["lm_head.weight"].T
+        torch.testing.assert_close(self.drafter.logits(found[0][0])[:, self.known].double(), logits, rtol=1e-3, atol=1e-3)
+
+    def test_no_token_is_said_that_the_head_does_not_know(self):
+        logits = self.drafter.logits(torch.randn(3, 32))
+        unknown = [id for id in range(self.checkpoint.shape.vocabulary) if id not in self.known]
+        self.assertTrue(bool((logits[:, unknown] == float("-inf")).all()) and bool(logits[:, self.known].isfinite().all()))
+
+    def test_a_folder_is_laid_out_as_published_heads_are(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.drafter.save(Path(folder))
+            config = json.loads((Path(folder) / "config.json").read_text())
+            tensors = load_file(Path(folder) / "model.safetensors")
+        self.assertEqual((config["architectures"], config["draft_vocab_size"], config["vocab_size"]), (["LlamaForCausalLMEagle3"], 128, 259))
+        self.assertEqual(
+            {name: list(tensor.shape) for name, tensor in tensors.items()},
+            {"fc.weight": [32, 96], "midlayer.input_layernorm.weight": [32], "midlayer.hidden_norm.weight": [32],
+             "midlayer.self_attn.q_proj.weight": [32, 64], "midlayer.self_attn.k_proj.weight": [16, 64],
+             "midlayer.self_attn.v_proj.weight": [16, 64], "midlayer.self_attn.o_proj.weight": [32, 32],
+             "midlayer.post_attention_layernorm.weight": [32], "midlayer.mlp.gate_proj.weight": [48, 32],
+             "midlayer.mlp.up_proj.weight": [48, 32], "midlayer.mlp.down_proj.weight": [32, 48], "norm.weight": [32],
+             "lm_head.weight": [128, 32], "d2t": [128], "t2d": [259]},
+        )
+        self.assertEqual((tensors["d2t"] + torch.arange(128)).tolist(), self.known)
+        self.assertEqual(tensors["t2d"].nonzero()[:, 0].tolist(), self.known)
+        self.assertEqual((tensors["d2t"].dtype, tensors["t2d"].dtype, tensors["fc.weight"].dtype), (torch.int64, torch.bool, torch.bfloat16))
+
+
 class Simulation(unittest.TestCase):
     def test_what_is_accepted_is_the_longest_path_that_the_text_takes(self):
         trees = agreement.Trees(
@@ -156,15 +266,21 @@ class Training(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
         cls.checkpoint = tiny.checkpoint()
         cls.verifier = Verifier(cls.checkpoint, torch.float32)
-        cls.corpus = Corpus(Path(cls.folder.name))
-        writer = Writer(cls.verifier, cls.checkpoint.vocabulary, 1)
+        cls.corpus = cls.written(cls.verifier, cls.checkpoint, "last")
+
+    @classmethod
+    def written(cls, verifier: Verifier, checkpoint, name: str) -> Corpus:
+        corpus = Corpus(Path(cls.folder.name) / name)
+        corpus.folder.mkdir()
+        writer = Writer(verifier, checkpoint.vocabulary, 1)
         for number in range(3):
             candidates = [tiny.text(4 + seed % 5, 1000 * number + seed) for seed in range(400)]
             prompts = [ids for ids in candidates if is_held_back(ids)][:4] + [ids for ids in candidates if not is_held_back(ids)][:26]
             sequences = writer.answer(number, prompts, 24, [row % 2 == 0 for row in range(30)])
             for sequence in sequences:
                 sequence.prompt = Prompt("qa", ("?",))
-            cls.corpus.write(number, sequences)
+            corpus.write(number, sequences)
+        return corpus
 
     def test_greedy_answers_are_the_verifier_s_best_and_labels_are_its_rows(self):
         checked = 0
@@ -195,6 +311,30 @@ class Training(unittest.TestCase):
         start_from_layer(drafter, self.checkpoint, self.verifier, self.corpus, 2)
         options = Options(tokens=tokens, rows=128, rate=1e-2, warm_up=2, passes=2, others=40, measure_every=100_000, simulated=2)
         return Trainer(drafter, self.corpus, list(range(200)), options, folder, lambda text: None)
+
+    def test_an_eagle3_head_begins_well_and_learns(self):
+        checkpoint = tiny.checkpoint(layers=7)
+        verifier = Verifier(checkpoint, torch.float32, inner=inner_layers(7))
+        corpus = self.written(verifier, checkpoint, "inner")
+        self.assertEqual(next(corpus.sequences()).hidden.shape[-1], 96)
+        torch.manual_seed(7)
+        drafter = Eagle3Drafter.like(checkpoint, list(range(3, 259)))
+        seen = [found for found in corpus.sequences() if not found.held_back]
+        random_one = agreement.measure(drafter, seen, 2, 0)
+        explained = start_from_layer(drafter, checkpoint, verifier, corpus, 6)
+        self.assertGreater(explained, 0.3)
+        before = agreement.measure(drafter, seen, 2, 0)
+        self.assertGreater(before.by_depth[0][1], random_one.by_depth[0][1] + 0.05)
+        options = Options(tokens=12_000, rows=128, rate=1e-2, warm_up=2, passes=2, measure_every=100_000, simulated=2)
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(drafter, corpus, drafter.known.tolist(), options, Path(folder), lambda text: None)
+            trainer.run()
+            self.assertEqual(Trainer.saved_columns(Path(folder)), drafter.known.tolist())
+        after = agreement.measure(drafter, seen, 2, 0)
+        for depth in (0, 1):
+            self.assertGreater(after.by_depth[depth][1], before.by_depth[depth][1] + 0.03)
+        with self.assertRaisesRegex(Refusal, "leave out --regression"):
+            Trainer(drafter, corpus, [3], Options(tokens=1, regression=0.1), Path(folder), lambda text: None)
 
     def test_training_learns_and_goes_on_where_it_was(self):
         with tempfile.TemporaryDirectory() as folder:

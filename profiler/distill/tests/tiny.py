@@ -26,10 +26,10 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(tokenizer, TEMPLATE, {2}, "", "<|im_end|>")
 
 
-def checkpoint(seed: int = 1) -> Checkpoint:
-    """Three layers, heads that share keys, a tied head."""
+def checkpoint(seed: int = 1, layers: int = 3) -> Checkpoint:
+    """A few layers, heads that share keys, a tied head."""
     words = vocabulary()
-    shape = Shape(layers=3, width=32, heads=4, kv_heads=2, head_width=8, feed_forward=48, vocabulary=words.size, context=256,
+    shape = Shape(layers=layers, width=32, heads=4, kv_heads=2, head_width=8, feed_forward=48, vocabulary=words.size, context=256,
                   epsilon=1e-5, rope_theta=10000.0)
     draw = torch.Generator().manual_seed(seed)
 

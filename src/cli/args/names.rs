@@ -85,6 +85,8 @@ pub(super) fn cache_format() -> impl TypedValueParser<Value = KvFormat> {
 pub(crate) enum DistilledKind {
     /// One layer that reads the model's hidden rows and shares its head
     Hidden,
+    /// An EAGLE-3 head, which other engines load too: one layer that reads three inner rows, with a head of its own
+    Eagle3,
     /// A small model of its own, which any engine can load
     Plain,
 }
@@ -94,6 +96,7 @@ impl DistilledKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hidden => "hidden",
+            Self::Eagle3 => "eagle3",
             Self::Plain => "plain",
         }
     }

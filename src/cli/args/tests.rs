@@ -93,7 +93,6 @@ fn values_out_of_range_are_usage_errors_that_say_what_was_expected() {
         ("distill -o d --tokens 0", "at least 1"),
         ("distill -o d --seen none", "at least 1"),
         ("distill -o d --kind tree", "hidden"),
-        ("distill -o d --corpus-only --kind plain", "cannot be used with"),
         ("distill -o d --corpus-only --seen 7", "cannot be used with"),
         ("distill -o d --corpus-only --corpus a", "cannot be used with"),
         ("distill -o d --corpus a --tokens 7", "cannot be used with"),
