@@ -78,6 +78,15 @@ pub fn most(upper: u32) -> f64 {
     f64::from(zeros + 1) * std::f64::consts::LN_2 + 1e-6
 }
 
+/// [`most`] in f32, rounded up.
+#[inline(always)]
+pub(crate) fn most_of(upper: u32) -> f32 {
+    // Above ln 2, and by enough for the sum of 65.
+    const STEP: f32 = 0.693_148;
+    let zeros = upper.leading_zeros();
+    (zeros + 1 + if upper == 0 { 32 } else { 0 }) as f32 * STEP + 2e-6
+}
+
 /// The score of a logit without its noise: relative to the largest, in f64. Equal infinities have no difference.
 #[inline(always)]
 pub fn score(logit: f32, largest: f32, temperature: f64) -> f64 {
@@ -100,17 +109,17 @@ impl Leader {
         self.token
     }
 
-    /// Whether a token may win with a score that is at most `x`, and an upper half of bits that is at least `upper`.
-    #[inline(always)]
-    pub fn may_lose(self, x: f64, upper: u32) -> bool {
-        // NaN never wins, and negative infinity need not: the largest logit scores 0.
-        x > f64::NEG_INFINITY && x + most(upper) >= self.noisy
+    /// Its score with noise; negative infinity before the first.
+    pub const fn noisy(self) -> f64 {
+        self.noisy
     }
 
-    /// Offers a token with its score.
-    #[inline]
-    pub fn offer(&mut self, token: u32, x: f64, key: NoiseKey) {
-        if self.may_lose(x, key.upper(token)) {
+    /// Offers a token with its score, if `keeps` admits that; asked only where the token may win.
+    #[inline(always)]
+    pub fn offer(&mut self, token: u32, x: f64, key: NoiseKey, keeps: impl FnOnce(f64) -> bool) {
+        // NaN never wins, and negative infinity need not: the largest logit scores 0.
+        let may_win = x > f64::NEG_INFINITY && x + most(key.upper(token)) >= self.noisy;
+        if may_win && keeps(x) {
             let noisy = x + key.gumbel(token);
             if noisy > self.noisy {
                 *self = Self { token: Some(token), noisy };
@@ -223,6 +232,7 @@ mod tests {
                 for lower in [0, 1, u32::MAX] {
                     let bits = u64::from(upper) << 32 | u64::from(lower);
                     assert!(gumbel(bits) < most(upper), "{bits:#x}: {} of {}", gumbel(bits), most(upper));
+                    assert!(most(upper) < f64::from(most_of(upper)), "{upper:#x}");
                 }
             }
         }

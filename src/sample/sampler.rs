@@ -107,7 +107,7 @@ impl Sampler {
         let max = self.standardise(logits);
         let mut leader = Leader::NONE;
         for &id in &self.ids {
-            leader.offer(id, score(logits[id as usize], max, f64::from(temperature)), key);
+            leader.offer(id, score(logits[id as usize], max, f64::from(temperature)), key, |_| true);
         }
         leader.token().unwrap_or(0)
     }

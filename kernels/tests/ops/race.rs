@@ -7,7 +7,7 @@ use ygg_kernels::{noise::NoiseKey, reference, testing::Noise};
 proptest! {
     #[test]
     fn the_winner_is_that_of_the_reference(
-        len in 1..700_usize,
+        len in 1..1500_usize,
         key: [u32; 4],
         temperature in prop::sample::select(vec![0.01_f32, 0.6, 1.0, 3.0, f32::MIN_POSITIVE]),
         spread in prop::sample::select(vec![0.0_f32, 1.0, 20.0]),
@@ -33,7 +33,7 @@ proptest! {
 fn a_row_without_numbers_has_no_winner_and_one_of_infinities_has() {
     let key = NoiseKey([1, 2, 3, 4]);
     for kernels in tiers() {
-        for len in [1, 64, 100] {
+        for len in [1, 256, 300] {
             assert_eq!(kernels.race(&vec![f32::NAN; len], 1.0, key, |_| true), None);
             for x in [f32::NEG_INFINITY, f32::INFINITY] {
                 let found = kernels.race(&vec![x; len], 1.0, key, |_| true);

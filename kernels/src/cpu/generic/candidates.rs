@@ -1,6 +1,9 @@
 //! Ranges of logits folded into what was found of their rows. Equal in every tier.
 
-use super::{HASHED, largest, least_upper, sum_lanes};
+use super::{
+    columns::{BLOCK, Columns},
+    largest, sum_lanes,
+};
 use crate::{
     candidates::{LANES, TokenNoise, weight},
     cpu::{
@@ -69,29 +72,43 @@ fn fold(logits: &[f32], first: usize, k: usize, inverse: Option<f32>, found: &mu
     found.set_count(count);
 }
 
-/// As [`fold`] by values under noise. Chunks that no noise can lift above the last of the list are passed over.
+/// As [`fold`] by values under noise. Columns that no noise can lift above the last of a full list are passed over.
 #[inline(always)]
 fn fold_noisy(logits: &[f32], first: usize, k: usize, noise: TokenNoise<'_>, found: &mut FoundRow<'_>) {
     /// More than values and their bounds are off by rounding.
     const ROUNDING: f32 = 1e-3;
     let mut count = found.count();
-    for (block, at) in logits.chunks(HASHED).zip((first..).step_by(HASHED)) {
-        let bound = |logit: f32, upper: u32| logit * noise.inverse + (most(upper) as f32 + ROUNDING);
-        if count == k && block.len() == HASHED && noise.tokens.is_none() {
-            let highest = bound(largest(block), least_upper(noise.key, at as u32));
-            if highest <= found.logits[k - 1] {
-                continue;
+    let mut offer = |logit: f32, place: usize, found: &mut FoundRow<'_>| {
+        let last = found.logits[k - 1];
+        let bound = |upper: u32| logit * noise.inverse + (most(upper) as f32 + ROUNDING);
+        let is_beaten = |upper: u32| count == k && bound(upper) <= last;
+        if logit.is_nan() || is_beaten(noise.key.upper(noise.token(place))) {
+            return;
+        }
+        let value = noise.value(logit, place);
+        if count < k || value > last {
+            let id = f32::from_bits(place as u32);
+            count = insert(&mut found.ids[..k], &mut found.logits[..k], count, id, value);
+        }
+    };
+    let is_full = found.count() == k;
+    match <&[f32; BLOCK]>::try_from(logits) {
+        Ok(block) if is_full => {
+            let columns = match noise.tokens {
+                None => Columns::of(block, noise.key, |place| (first + place) as u32),
+                Some(tokens) => {
+                    let tokens = &tokens[first..][..BLOCK];
+                    Columns::of(block, noise.key, |place| tokens[place])
+                }
+            };
+            let level = f64::from(found.logits[k - 1] - ROUNDING);
+            for place in columns.reaching(level, 0.0, noise.inverse) {
+                offer(block[place], first + place, found);
             }
         }
-        for (&logit, place) in block.iter().zip(at..) {
-            let is_beaten = |upper| count == k && bound(logit, upper) <= found.logits[k - 1];
-            if logit.is_nan() || is_beaten(noise.key.upper(noise.token(place))) {
-                continue;
-            }
-            let value = noise.value(logit, place);
-            if count < k || value > found.logits[k - 1] {
-                let id = f32::from_bits(place as u32);
-                count = insert(&mut found.ids[..k], &mut found.logits[..k], count, id, value);
+        Ok(_) | Err(_) => {
+            for (&logit, place) in logits.iter().zip(first..) {
+                offer(logit, place, found);
             }
         }
     }

@@ -3,9 +3,8 @@
 //! Numeric class of a linear over dense weights: f32 activations, products and sums rounded apart. Over weights of
 //! codes it is that of every tier: see [`super::codes`]. Lanes are fixed by the index of an element alone.
 
-use crate::noise::NoiseKey;
-
 mod candidates;
+mod columns;
 mod linear;
 mod pointwise;
 mod race;
@@ -17,22 +16,6 @@ pub(super) use race::Race;
 
 /// Lanes of the search for a largest logit, joined by halves.
 const WIDE: usize = 32;
-
-/// Tokens that are passed over together under noise: four vectors of hashes. Of fewer, the bound would be computed more
-/// often; of more, it would be higher and single tokens be looked at more often.
-const HASHED: usize = 64;
-
-/// The least upper half of the random bits of [`HASHED`] tokens.
-#[inline(always)]
-fn least_upper(key: NoiseKey, first: u32) -> u32 {
-    let mut lanes = [u32::MAX; 16];
-    for chunk in (0..HASHED as u32).step_by(16) {
-        for (i, lane) in (0..).zip(&mut lanes) {
-            *lane = (*lane).min(key.upper(first + chunk + i));
-        }
-    }
-    lanes.into_iter().fold(u32::MAX, u32::min)
-}
 
 /// The largest that is not NaN, or negative infinity.
 #[inline(always)]

@@ -1,6 +1,9 @@
 //! The race of a row of logits, by the meaning in [`crate::noise`].
 
-use super::{HASHED, largest, least_upper};
+use super::{
+    columns::{BLOCK, Columns},
+    largest,
+};
 use crate::{
     cpu::lanes::{Lanes, Work},
     noise::{Leader, NoiseKey, score},
@@ -21,19 +24,21 @@ impl<F: FnMut(f64) -> bool> Work for Race<'_, F> {
     fn run<S: Lanes>(self, _: S) -> Option<u32> {
         let Self { logits, temperature, key, mut keeps } = self;
         let max = largest(logits);
+        // Finite, so that differences that are tiny themselves stay so.
+        let inverse = (1.0 / temperature).min(f64::from(f32::MAX)) as f32;
         let mut leader = Leader::NONE;
-        for (block, first) in logits.chunks(HASHED).zip((0_u32..).step_by(HASHED)) {
-            let is_whole = block.len() == HASHED;
-            if is_whole && !leader.may_lose(score(largest(block), max, temperature), least_upper(key, first))
-            {
-                continue;
+        let mut offer = |logit: f32, token: u32, leader: &mut Leader| {
+            leader.offer(token, score(logit, max, temperature), key, &mut keeps);
+        };
+        let (blocks, rest) = logits.as_chunks::<BLOCK>();
+        for (block, first) in blocks.iter().zip((0_u32..).step_by(BLOCK)) {
+            let columns = Columns::of(block, key, |place| first + place as u32);
+            for place in columns.reaching(leader.noisy(), max, inverse) {
+                offer(block[place], first + place as u32, &mut leader);
             }
-            for (&logit, token) in block.iter().zip(first..) {
-                let x = score(logit, max, temperature);
-                if leader.may_lose(x, key.upper(token)) && keeps(x) {
-                    leader.offer(token, x, key);
-                }
-            }
+        }
+        for (&logit, token) in rest.iter().zip((blocks.len() * BLOCK) as u32..) {
+            offer(logit, token, &mut leader);
         }
         leader.token()
     }
