@@ -146,9 +146,13 @@ pub(super) fn drafters_of(
     Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
-/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's.
+/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's, and what a trimmed
+/// head proposes is told by the whole one's candidates.
 pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(DrafterName, DrafterKind)> {
-    drafters.iter().filter(|(_, kind)| kind.runs_a_model() && twin(kind, drafters).is_none()).collect()
+    let is_recorded = |kind: &DrafterKind| {
+        kind.runs_a_model() && kind.facts().head_tokens.is_none() && twin(kind, drafters).is_none()
+    };
+    drafters.iter().filter(|(_, kind)| is_recorded(kind)).collect()
 }
 
 /// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.

@@ -28,7 +28,7 @@ use super::{
     streamed::{Pace, pace},
     trace::{Answers, record_requests},
     trace_options::{Answering, TraceOptions},
-    trimming::{sizes_below_half, trimmed_drafters},
+    trimming::trimmed_drafters,
     tuner::measure_tunings,
     visits::{Visits, Watch},
     warm::{WarmTime, record_warm, warm_tokens},
@@ -102,8 +102,7 @@ pub fn profile(
     let head_sizes = if streams { &[][..] } else { &options.head_sizes };
     let pace = measured.as_deref().and_then(|measured| pace(measured, &of_first, widest));
     let answering = pace.as_ref().map(Pace::answering);
-    let time =
-        RecordingTime::share(warm.greedy, (&drafters, answering), loaded.set().vocabulary(), head_sizes);
+    let time = RecordingTime::share(warm.greedy, (&drafters, answering));
     let trace_options = TraceOptions {
         shape: pace.as_ref().map_or(recorded_shape(widest), Pace::shape),
         tokens: pace.as_ref().map_or(options.tokens, |pace| pace.tokens(time.requests, options.tokens)),
@@ -187,8 +186,8 @@ fn measured_tunings(
     measure_tunings(loaded, budget, options.pinning, advance)
 }
 
-/// Records along known answers drafters with trimmed heads, which it adds to `drafters`, then requests of other temperatures, each temperature in so
-/// much time, and all drafters along these. Gives the model with all drafters.
+/// Adds drafters with trimmed heads to `drafters`, then records requests of other temperatures, each temperature in so much
+/// time, and the drafters along these. Gives the model with all drafters.
 fn record_further(
     loaded: &Loaded,
     drafters: &mut Vec<(DrafterName, DrafterKind)>,
@@ -199,10 +198,6 @@ fn record_further(
 ) -> Result<Loaded, Error> {
     let trimmed = trimmed_drafters(loaded, drafters, head_sizes, options.prompts, token_traces)?;
     let loaded = loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
-    for (name, kind) in &trimmed {
-        let advance = |done, total| progress(Progress { what: "trimmed heads", done, total });
-        traces.push(redraft(&loaded, (name, kind), token_traces, options, advance)?.trace);
-    }
     drafters.extend(trimmed);
     for temperature in temperatures {
         let advance = |done, total| progress(Progress { what: "other temperatures", done, total });
@@ -284,22 +279,18 @@ struct RecordingTime {
 }
 
 impl RecordingTime {
-    /// Shares `budget` between the requests, the drafters but one that drafts meanwhile, and those that will be made of them with trimmed heads.
+    /// Shares `budget` between the requests and the drafters but one that drafts meanwhile.
     fn share(
         budget: Duration,
         (drafters, answering): (&[(DrafterName, DrafterKind)], Option<Answering<'_>>),
-        vocabulary: usize,
-        head_sizes: &[usize],
     ) -> Self {
-        let count = |n: usize| u32::try_from(n).expect("few drafters");
-        let models = count(recorded_models(drafters).len() - usize::from(answering.is_some()));
-        let heads = models * count(sizes_below_half(head_sizes, vocabulary).len());
+        let models = recorded_models(drafters).len() - usize::from(answering.is_some());
         let requests = if models == 0 { budget } else { budget.mul_f64(REQUESTS_SHARE) };
-        let recorded = (models + heads).max(1);
+        let recorded = models.max(1);
         Self {
             requests,
-            along_answers: (budget - requests) / recorded,
-            most_steps: MOST_STEPS.div_ceil(recorded as usize),
+            along_answers: (budget - requests) / u32::try_from(recorded).expect("few drafters"),
+            most_steps: MOST_STEPS.div_ceil(recorded),
         }
     }
 }
@@ -354,18 +345,17 @@ mod tests {
     fn time_and_steps_are_shared_among_what_is_recorded() {
         let minute = Duration::from_secs(60);
         let of = |drafters: &[_]| {
-            let time = RecordingTime::share(minute, (drafters, None), 50_000, &[8192, 16_384]);
+            let time = RecordingTime::share(minute, (drafters, None));
             (time.requests.as_secs(), time.along_answers.as_secs(), time.most_steps)
         };
-        // Each with its own head and two trimmed ones.
-        assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (42, 3, MOST_STEPS.div_ceil(6)));
+        assert_eq!(of(&[drafter("a", 1), drafter("b", 2)]), (42, 9, MOST_STEPS.div_ceil(2)));
         assert_eq!(of(&[]), (60, 0, MOST_STEPS));
         // What drafts while prompts are answered needs no time of its own.
         let drafters = [drafter("a", 1), drafter("b", 2)];
         let answering = Some(Answering { name: &drafters[0].0, kind: &drafters[0].1, rows: 8 });
-        let alone = RecordingTime::share(minute, (&drafters[..1], answering), 50_000, &[]);
+        let alone = RecordingTime::share(minute, (&drafters[..1], answering));
         assert_eq!((alone.requests, alone.most_steps), (minute, MOST_STEPS));
-        let both = RecordingTime::share(minute, (&drafters, answering), 50_000, &[]);
+        let both = RecordingTime::share(minute, (&drafters, answering));
         assert_eq!((both.requests.as_secs(), both.along_answers.as_secs()), (42, 18));
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn trimmed_drafters(
 }
 
 /// The sizes of heads worth trying, ascending, each once.
-pub(super) fn sizes_below_half(sizes: &[usize], vocabulary: usize) -> Vec<usize> {
+fn sizes_below_half(sizes: &[usize], vocabulary: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> =
         sizes.iter().copied().filter(|size| (1..vocabulary.div_ceil(2)).contains(size)).collect();
     sizes.sort_unstable();

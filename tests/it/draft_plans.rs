@@ -94,7 +94,9 @@ fn a_profile_measures_both_kinds_with_whole_and_trimmed_heads() {
         let widths = cells.filter(|m| m.cell.stage == Stage::Draft(drafter.name.clone())).count();
         assert!(widths >= 5, "{name}: {widths} cells");
         let traces: Vec<_> = profile.traces.iter().filter(|trace| trace.drafter == drafter.name).collect();
-        assert_eq!(traces.iter().map(|t| t.temperature).collect::<Vec<_>>(), [0.0, 1.0], "{name}");
+        // What a trimmed head offers is known of the whole one's.
+        let recorded = if kind.head_tokens().is_some() { &[][..] } else { &[0.0, 1.0] };
+        assert_eq!(traces.iter().map(|t| t.temperature).collect::<Vec<_>>(), recorded, "{name}");
         assert!(traces.iter().all(|t| t.steps().next().is_some()), "{name}: recorded steps");
     }
 }
@@ -108,7 +110,7 @@ fn every_recorded_step_is_what_a_verifying_decoder_does() {
         .map(|described| DrafterKind::from_description(described).expect("a drafter of this build"))
         .collect();
     let loaded = loaded.with_drafters(&kinds).expect("the drafter models are there");
-    for name in ["model_v120", "model_hidden_v120", "model_hidden"] {
+    for name in ["model", "model_hidden"] {
         let trace =
             profile.traces.iter().find(|trace| trace.drafter.as_str() == name && trace.temperature == 0.0);
         let trace = trace.expect("recorded");

@@ -118,6 +118,11 @@ impl Recorder {
     /// The decoder of one of the profile's traces.
     pub(crate) fn new(loaded: &Loaded, profile: &Profile, trace: &Trace) -> Self {
         let described = profile.drafters.iter().find(|d| d.name == trace.drafter).expect("described");
+        Self::of(loaded, described, trace)
+    }
+
+    /// The decoder of a drafter with trees as those of a trace.
+    pub(crate) fn of(loaded: &Loaded, described: &DrafterDescription, trace: &Trace) -> Self {
         let shape = StepShape {
             depth: trace.depth as usize,
             draft_width: trace.width as usize,
@@ -129,19 +134,26 @@ impl Recorder {
         Self { decoder, ends: loaded.end_ids().to_vec() }
     }
 
-    /// Steps after `known` tokens, and compares the step with the recorded one.
-    #[track_caller]
-    pub(crate) fn check(&mut self, known: &[u32], sampling: Sampling, recorded: &StepTrace) {
+    /// What is offered in a step after `known` tokens.
+    pub(crate) fn offered(&mut self, known: &[u32], sampling: Sampling) -> Vec<Expansion> {
         let Self { decoder, ends } = self;
         decoder.start(known, sampling).expect("the prefix fits");
         let mut offered = Offered::default();
         let tokens = decoder.session().context() + 1 - decoder.history().len();
         decoder.step(Limits { tokens, ends }, Some(&mut offered)).expect("it runs");
+        offered.0
+    }
+
+    /// Steps after `known` tokens, and compares the step with the recorded one.
+    #[track_caller]
+    pub(crate) fn check(&mut self, known: &[u32], sampling: Sampling, recorded: &StepTrace) {
+        let offered = self.offered(known, sampling);
+        let decoder = &self.decoder;
         let tree = decoder.tree();
         let parents: Vec<u32> = tree.nodes().map(|node| tree.parent(node).map_or(0, NodeId::get)).collect();
         let tokens: Vec<u32> = tree.nodes().map(|node| tree.token(node)).collect();
         assert_eq!((&recorded.parents, &recorded.tokens), (&parents, &tokens));
-        assert_eq!(recorded.expanded, offered.0);
+        assert_eq!(recorded.expanded, offered);
         assert_eq!(recorded.verified, decoder.emitted());
     }
 }

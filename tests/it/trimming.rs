@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ygg_profiler::{Profile, Stage, StepTrace};
+use ygg_profiler::{Expansion, Profile, Stage};
 use yggc::{
     engine::{DrafterChoice, Engine, Error, ErrorKind, Loaded, Pinning, Sampling},
     measure::ProfileOptions,
@@ -48,7 +48,6 @@ fn a_profile_measures_a_drafter_for_every_size() {
     let (loaded, profile) = profiled();
     let ends: BTreeSet<u32> = loaded.end_ids().iter().copied().collect();
     assert!(!ends.is_empty());
-    let whole = profile.traces.iter().find(|trace| trace.drafter.as_str() == "layer_skip").expect("recorded");
     let mut smaller = BTreeSet::new();
     for size in SIZES {
         let name = format!("layer_skip_v{size}");
@@ -61,45 +60,44 @@ fn a_profile_measures_a_drafter_for_every_size() {
         let cells = profile.measurements.iter();
         let drafts = cells.filter(|m| m.cell.stage == Stage::Draft(drafter.name.clone()));
         assert!(drafts.count() > 1);
-        let trace = profile.traces.iter().find(|trace| trace.drafter == drafter.name).expect("recorded");
-        let drafted =
-            trace.prompts.iter().flat_map(|prompt| &prompt.steps).flat_map(|step| &step.tokens[1..]);
-        assert!(drafted.clone().count() > 50);
-        for token in drafted {
-            assert!(smaller.contains(token), "{name} drafted {token}");
-        }
-        for (trimmed, whole) in trace.prompts.iter().zip(&whole.prompts) {
-            let roots =
-                |steps: &[StepTrace]| -> Vec<u32> { steps.iter().map(|step| step.tokens[0]).collect() };
-            let (trimmed, whole) = (roots(&trimmed.steps), roots(&whole.steps));
-            // The time for one or the other may have ended first.
-            assert!(whole.starts_with(&trimmed) || trimmed.starts_with(&whole), "both follow one answer");
-        }
+        let has_trace = profile.traces.iter().any(|trace| trace.drafter == drafter.name);
+        assert!(!has_trace, "what is recorded of {name} is what its whole head offers");
     }
     assert_eq!(profile.drafters.iter().filter(|d| d.kind == "layer_skip").count(), 1 + SIZES.len());
 }
 
+/// The judge of what the planner replays: the trimmed head itself, at the places where the whole one was recorded.
 #[test]
-fn every_recorded_step_is_what_a_verifying_decoder_does() {
+fn a_trimmed_head_offers_what_the_whole_one_does_of_its_tokens() {
     let (loaded, profile) = profiled();
-    for size in SIZES {
-        let name = format!("layer_skip_v{size}");
-        let trace = profile.traces.iter().find(|trace| trace.drafter.as_str() == name).expect("recorded");
-        let mut recorder = Recorder::new(loaded, profile, trace);
-        let mut steps = 0;
-        for (prompt, request) in trace.prompts.iter().zip(&profile.token_traces) {
-            let text = [&request.prompt[..], &request.output].concat();
-            let Some(mut context) = prompt.steps.first().map(|step| step.context as usize) else { continue };
-            assert!(context >= request.prompt.len());
-            for recorded in &prompt.steps {
-                assert_eq!(recorded.context as usize, context, "there is a step at every place");
-                recorder.check(&text[..context], Sampling::GREEDY, recorded);
-                context += 1;
-                steps += 1;
+    let mut compared = 0;
+    for trace in &profile.traces {
+        for size in SIZES {
+            let name = format!("{}_v{size}", trace.drafter);
+            let described = profile.drafters.iter().find(|d| d.name.as_str() == name).expect("described");
+            let kind = DrafterKind::from_description(described).expect("a drafter of this build");
+            let kept = kind.head_tokens().expect("a trimmed head");
+            let mut trimmed = Recorder::of(loaded, described, trace);
+            let requests = || profile.token_traces.iter().filter(|r| r.temperature == trace.temperature);
+            for (prompt, request) in trace.prompts.iter().zip(requests()) {
+                let text = [&request.prompt[..], &request.output].concat();
+                let sampling =
+                    Sampling { temperature: request.temperature, seed: request.seed, ..Sampling::GREEDY };
+                for step in &prompt.steps {
+                    let offered = trimmed.offered(&text[..step.context as usize], sampling);
+                    let of_root = |all: &[Expansion]| all.first().map(|e| e.candidates.clone());
+                    let whole = of_root(&step.expanded).expect("a root is expanded");
+                    let known: Vec<u32> =
+                        whole.iter().map(|c| c.token).filter(|t| kept.binary_search(t).is_ok()).collect();
+                    let found = of_root(&offered).expect("a root is expanded");
+                    let found: Vec<u32> = found.iter().map(|c| c.token).collect();
+                    assert_eq!(found[..known.len()], known, "{name} at {}", step.context);
+                    compared += usize::from(!known.is_empty() && known.len() < whole.len());
+                }
             }
         }
-        assert!(steps > 20, "{steps} steps");
     }
+    assert!(compared > 20, "{compared} places where the head lacks some of the tokens");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(in crate::planner) struct GrownTrees<'t> {
     pub(in crate::planner) draft_width: u32,
     /// Growths of every tree.
     depth: usize,
+    /// Whether what is missing may count as drafting nothing, since a bound from below will do.
+    is_bound: bool,
     steps: Vec<GrownStep<'t>>,
 }
 
@@ -104,11 +106,19 @@ impl<'t> GrownTrees<'t> {
         let prompts = recorded_prompts(traces);
         let steps = prompts.flat_map(|(prompt, steps)| steps.iter().map(move |step| (prompt, step)));
         let steps = steps.map(|(prompt, step)| growth.grown(prompt, step)).collect();
-        GrownTrees { drafter, draft_width, depth, steps }
+        GrownTrees { drafter, draft_width, depth, is_bound: false, steps }
     }
 
-    /// Of the nodes that trees of every depth forward, from 1 on, the share whose candidates were not recorded.
+    /// The same, if `is_bound` for a bound from below: nodes without recorded candidates draft nothing, however many they are.
+    pub(in crate::planner) fn as_bound(self, is_bound: bool) -> Self {
+        Self { is_bound, ..self }
+    }
+
+    /// Of the nodes that trees of every depth forward, from 1 on, the share whose candidates were not recorded; none of a bound.
     pub(in crate::planner) fn missing(&self) -> Vec<f64> {
+        if self.is_bound {
+            return vec![0.0; self.depth];
+        }
         let missing = |depth: usize| {
             let (mut forwarded, mut missing) = (0_u64, 0_u64);
             for GrownStep { sizes, nodes, .. } in &self.steps {

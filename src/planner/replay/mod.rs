@@ -9,3 +9,4 @@ pub(in crate::planner) mod live_replay;
 pub(in crate::planner) mod recorded;
 pub(in crate::planner) mod sharpening;
 pub(in crate::planner) mod tree_replay;
+pub(in crate::planner) mod trimming;

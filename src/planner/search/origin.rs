@@ -1,4 +1,6 @@
 //! What a search of shapes starts from: the recorded evidence, the drafter and what its fix leaves open.
+use std::borrow::Cow;
+
 use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, Profile, Stage, TokenTrace, Trace};
 
 use crate::plan::{
@@ -9,12 +11,14 @@ use crate::planner::{
     AcceptedLengths, Fix, JudgedNode,
     judge::point::Point,
     price::{pricing::Pricing, stages::Tail, tally::Priced},
+    replay::trimming::trimmed,
 };
 
 /// What was recorded at one temperature.
 pub(in crate::planner) struct Recorded<'a> {
     pub(in crate::planner) temperature: f32,
-    pub(in crate::planner) traces: Vec<&'a Trace>,
+    /// Of every drafter that runs a model; where a drafter with a trimmed head has none, what the whole head's say of it.
+    pub(in crate::planner) traces: Vec<Cow<'a, Trace>>,
     pub(in crate::planner) requests: Vec<TokenTrace>,
     /// What was trained on it.
     pub(in crate::planner) trained: &'a [DepthPredictor],
@@ -27,9 +31,25 @@ impl<'a> Recorded<'a> {
 
     pub(in crate::planner) fn warm(profile: &'a Profile, temperature: f32) -> Self {
         let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
-        let traces = profile.traces.iter().filter(|trace| trace.temperature == temperature);
-        Self { temperature, traces: traces.collect(), requests: requests.cloned().collect(), trained: &[] }
+        let recorded = || profile.traces.iter().filter(|trace| trace.temperature == temperature);
+        let mut traces: Vec<Cow<'a, Trace>> = recorded().map(Cow::Borrowed).collect();
+        for (name, kind) in described(profile) {
+            let Some(tokens) = kind.facts().head_tokens else { continue };
+            let is_whole = |of: &DrafterKind| of.trimmed_to(tokens.to_vec()).as_ref() == Some(&kind);
+            let whole = described(profile).find(|(_, of)| is_whole(of));
+            let (Some((whole, _)), false) = (whole, recorded().any(|trace| trace.drafter == *name)) else {
+                continue;
+            };
+            let of_whole = recorded().filter(|trace| trace.drafter == *whole);
+            traces.extend(of_whole.map(|trace| Cow::Owned(trimmed(trace, name, tokens))));
+        }
+        Self { temperature, traces, requests: requests.cloned().collect(), trained: &[] }
     }
+}
+
+/// The drafters of a profile, as far as they are known.
+fn described(profile: &Profile) -> impl Iterator<Item = (&DrafterName, DrafterKind)> {
+    profile.drafters.iter().filter_map(|d| Some((&d.name, DrafterKind::from_description(d).ok()?)))
 }
 
 /// A drafter under search.
@@ -150,21 +170,22 @@ impl Search<'_> {
     /// The traces of a drafter; where it has none, those of the fixed drafter that it starts as.
     pub(in crate::planner) fn traces_of(&self, name: &DrafterName) -> Vec<&Trace> {
         let of = |name: &DrafterName| -> Vec<&Trace> {
-            self.recorded.traces.iter().copied().filter(|trace| trace.drafter == *name).collect()
+            self.recorded.traces.iter().map(Cow::as_ref).filter(|trace| trace.drafter == *name).collect()
         };
         let own = of(name);
         if !own.is_empty() {
             return own;
         }
-        let kinds = || {
-            self.profile
-                .drafters
-                .iter()
-                .filter_map(|d| Some((&d.name, DrafterKind::from_description(d).ok()?)))
-        };
+        let kinds = || described(self.profile);
         let starts_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.starts_as());
         let twin = starts_as.and_then(|starts_as| kinds().find(|(_, kind)| *kind == starts_as));
         twin.map_or(Vec::new(), |(twin, _)| of(twin))
+    }
+
+    /// Whether the traces of a drafter are what a whole head's say of its trimmed one.
+    pub(in crate::planner) fn is_trimmed_from_whole(&self, name: &DrafterName) -> bool {
+        let is_it = |trace: &Cow<'_, Trace>| matches!(trace, Cow::Owned(trace) if trace.drafter == *name);
+        self.recorded.traces.iter().any(is_it)
     }
 
     /// The measured draft widths that every trace of the drafter was recorded for.
