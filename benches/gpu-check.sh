@@ -144,6 +144,7 @@ if is_wanted tests; then
         backends::ops_that_no_pass_fuses_follow_the_reference_too \
         candidates::candidates_are_those_of_stored_logits \
         candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps \
+        candidates::candidates_under_noise_are_those_of_noisy_logits \
         emulated_cuda::a_long_context_is_joined_from_partitions \
         inflate::every_format_answers_what_it_did \
         one_launch::the_device_grows_the_trees_that_the_host_grows \

@@ -289,6 +289,44 @@ typedef struct YggCandidates {
     YggRows out; // [R, 2 most + 1]: count, tokens, values
 } YggCandidates;
 
+// The noise that decides the tokens of a request. Meaning: ygg_kernels::noise.
+typedef struct YggNoise {
+    u32 seed[2]; // its lower half first
+    u32 first;   // place in the text of the token after position 0
+    float temperature; // of the request
+    float inverse;     // of that
+    float sharpness;   // that by the temperature at which candidates are valued
+} YggNoise;
+
+// Logits become values under noise: over the temperature, with the noise of their tokens added.
+typedef struct YggNoisyRows {
+    YggStep step;
+    YggRows logits; // [R, V]
+    const YggNoise* noise;
+    const u32* positions; // [R]
+    const u32* names; // [V]: as of candidates
+} YggNoisyRows;
+
+// Candidates under noise become those that a growth takes, with the logarithms of how likely they win. Meaning: the crate's
+// `sample::Coupling::value`.
+typedef struct YggValues {
+    YggRows candidates; // [R, 2 most + 1]
+    const YggNoise* noise;
+    u32 most; // room for candidates in a row
+    u32 kept; // candidates of a node that count
+    u32 vocabulary; // tokens that count
+} YggValues;
+
+// The token that is drawn from every row of logits takes the place of its best candidate.
+typedef struct YggRace {
+    YggRows logits;     // [R, V]
+    YggRows candidates; // [R, 2 most + 1], of these logits
+    const YggNoise* noise;
+    const u32* positions; // [R]
+    u32 ranges;   // of YGG_RANGE logits
+    u32* leaders; // [R][ranges]
+} YggRace;
+
 // An Equal-Growth Tree while it grows, in the order in which nodes came in: the root, then growth after growth. N nodes at most.
 typedef struct YggTree {
     u32* counts;   // [3]: nodes, how many of them the last growth added, and how many the one before it did

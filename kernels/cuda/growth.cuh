@@ -24,6 +24,46 @@ YGG_DEVICE void write_row(const YggNodeRows& rows, u32 w, const YggTree& tree, u
 
 } // namespace ygg
 
+// grid: rows; a warp each. Before a growth under noise.
+YGG_KERNEL(ygg_value_candidates, YggValues, YGG_WARP) {
+    using namespace ygg;
+    YGG_SHARED(u32[YGG_MOST_CANDIDATES], tokens);
+    YGG_SHARED(float[YGG_MOST_CANDIDATES], values);
+    YGG_SHARED(float[YGG_MOST_CANDIDATES], weights);
+    YGG_SHARED(float, log_total);
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    float* row = row_of(p.candidates, blockIdx.x);
+    const u32 found = smaller(float_to_bits(row[0]), p.most);
+    const float sharpness = p.noise->sharpness;
+    u32 known = 0;
+    for (u32 i = 0; i < found; ++i) {
+        const u32 token = float_to_bits(row[1 + index(i)]);
+        if (token >= p.vocabulary) continue;
+        if (known % WARP == lane()) {
+            tokens[known] = token;
+            values[known] = mul_rn(row[1 + p.most + index(i)], sharpness);
+        }
+        known += 1;
+    }
+    barrier();
+    const float best = known > 0 ? values[0] : 0.0f;
+    for (u32 i = lane(); i < known; i += WARP) weights[i] = exp_nonpositive(add_rn(values[i], -best));
+    barrier();
+    if (lane() == 0 && known > 0) {
+        float total = 0.0f;
+        for (u32 i = 0; i < known; ++i) total = add_rn(total, weights[i]);
+        log_total = ln_positive(total);
+    }
+    barrier();
+    const u32 kept = smaller(known, p.kept);
+    for (u32 i = lane(); i < kept; i += WARP) {
+        row[1 + index(i)] = bits_to_float(tokens[i]);
+        row[1 + p.most + index(i)] = add_rn(add_rn(values[i], -best), -log_total);
+    }
+    if (lane() == 0) row[0] = bits_to_float(kept);
+}
+
 // grid: 1. Equal growth (Yggdrasil, arXiv 2512.23858): the meaning is the crate's `tree::growth`, whose trees these are to the bit.
 YGG_KERNEL(ygg_grow, YggGrow, YGG_MERGE_THREADS) {
     using namespace ygg;

@@ -35,6 +35,10 @@ YGG_DEVICE float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); 
 YGG_DEVICE double mul_rn(double a, double b) { return __dmul_rn(a, b); }
 YGG_DEVICE double add_rn(double a, double b) { return __dadd_rn(a, b); }
 YGG_DEVICE double divide(double a, double b) { return __ddiv_rn(a, b); }
+YGG_DEVICE double bits_to_double(u64 bits) { return __longlong_as_double(static_cast<long long>(bits)); }
+YGG_DEVICE u64 double_to_bits(double x) { return static_cast<u64>(__double_as_longlong(x)); }
+// Of a word that is not 0.
+YGG_DEVICE u32 leading_zeros(u32 x) { return static_cast<u32>(__clz(static_cast<i32>(x))); }
 YGG_DEVICE float inverse_sqrt(float x) { return __frsqrt_rn(x); }
 YGG_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 // 2^x within 2 units in the last place; 0 at minus infinity.

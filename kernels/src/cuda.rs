@@ -13,7 +13,7 @@ pub type SourceFile = (&'static str, &'static str);
 pub const SOURCE: SourceFile = ("kernels.cu", include_str!("../cuda/kernels.cu"));
 
 /// Everything that [`SOURCE`] includes, directly or not. No header of CUDA is needed.
-pub const HEADERS: [SourceFile; 15] = [
+pub const HEADERS: [SourceFile; 17] = [
     ("abi.h", include_str!("../cuda/abi.h")),
     ("ops.cuh", include_str!("../cuda/ops.cuh")),
     ("common.cuh", include_str!("../cuda/common.cuh")),
@@ -25,8 +25,10 @@ pub const HEADERS: [SourceFile; 15] = [
     ("attention.cuh", include_str!("../cuda/attention.cuh")),
     ("short_conv.cuh", include_str!("../cuda/short_conv.cuh")),
     ("candidates.cuh", include_str!("../cuda/candidates.cuh")),
+    ("noise.cuh", include_str!("../cuda/noise.cuh")),
     ("growth.cuh", include_str!("../cuda/growth.cuh")),
     ("pruning.cuh", include_str!("../cuda/pruning.cuh")),
+    ("race.cuh", include_str!("../cuda/race.cuh")),
     ("walk.cuh", include_str!("../cuda/walk.cuh")),
     ("measure.cuh", include_str!("../cuda/measure.cuh")),
 ];

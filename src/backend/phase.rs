@@ -42,7 +42,9 @@ pub struct PhaseRoot<'a> {
     /// Its program, one of the phase's.
     pub program: ProgramId,
     /// Its rows, each in its place after the committed tokens, with the choice of candidates, which holds for every
-    /// forward: of as many as the phase keeps, with a temperature.
+    /// forward: of as many as the phase keeps, with a temperature. With [noise](RowInputs::set_noise), which holds for
+    /// every forward too, they may be more: those that are best under it are valued at the choice's temperature, as
+    /// [`Coupling::value`](crate::sample::Coupling::value) does, and then as many as the phase keeps are left.
     pub rows: &'a RowInputs,
 }
 

@@ -22,7 +22,7 @@ pub struct Accepted<'a> {
     pub tokens: &'a [u32],
 }
 
-/// A replay whose device walks greedily through the trees that it verifies.
+/// A replay whose device walks through the trees that it verifies.
 pub trait Verifications: Debug {
     /// Prepares to verify by a program, which shows candidates of all its rows; a second call changes nothing. With
     /// `shows_hidden` the [hidden rows](super::Replay::hidden) of the forward are there to be read after a
@@ -35,8 +35,9 @@ pub trait Verifications: Debug {
     /// If the program shows something else.
     fn prepare(&mut self, program: ProgramId, shows_hidden: bool) -> Result<(), BackendError>;
 
-    /// Runs the program, walks from row 0 to the row whose token is the best after it, the lowest of equals, and on
-    /// from there, and copies the keys and values of the rows walked through to the slots from row 0's on, as
+    /// Runs the program, walks from row 0 to the row whose token the verifier says after it, and on from there: the best,
+    /// the lowest of equals, or under [noise](RowInputs::set_noise) the winner of the race that
+    /// [`ygg_kernels::noise`] describes. Copies the keys and values of the rows walked through to the slots from row 0's on, as
     /// [`Replay::copy_slots`](super::Replay::copy_slots) does. Row 0 is the root; the tail of every other row has its
     /// parent's slot before its own, and its parent is an earlier row in a lower slot. Allocates nothing.
     ///

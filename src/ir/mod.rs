@@ -37,7 +37,7 @@ pub use placement::{
     BudgetError, PAGE, PackedSizes, Placed, Residence, Staging, StagingPlace, WeightSplit, WeightSplits,
 };
 pub use program::{Operand, Program, Region, Step};
-pub use row_inputs::RowInputs;
+pub use row_inputs::{Noise, RowInputs};
 pub use substitute::{Substituted, substitute_format};
 pub use trimmed_head::{HeadTokens, HeadTokensError};
 pub use value_type::{Dtype, Rows, ValueType};

@@ -2,6 +2,17 @@
 
 use ygg_kernels::{Choice, KvLayer, candidates::RowNoise, noise::NoiseKey};
 
+/// The noise that decides the tokens after the rows of a forward.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noise {
+    /// The request's seed.
+    pub seed: u64,
+    /// Divides the logits, positive.
+    pub temperature: f32,
+    /// The place in the text of the token after position 0.
+    pub first: usize,
+}
+
 /// Row inputs of one forward of `width` rows. Rows after the used ones are padding: they store nothing, see nothing
 /// and disturb nothing.
 #[derive(Clone, Debug)]
@@ -15,9 +26,9 @@ pub struct RowInputs {
     tail_capacity: usize,
     output_rows: Vec<u32>,
     choice: Choice,
-    /// The keys of the rows' noise, `[W]`, and its temperature.
+    noise: Option<Noise>,
+    /// The keys of the rows' noise, `[W]`.
     keys: Vec<NoiseKey>,
-    noise: Option<f32>,
     given: Vec<f32>,
     used: usize,
 }
@@ -40,8 +51,8 @@ impl RowInputs {
             tail_capacity,
             output_rows: vec![0; outputs],
             choice: Choice::ARGMAX,
-            keys: vec![NoiseKey([0; 4]); width],
             noise: None,
+            keys: vec![NoiseKey([0; 4]); width],
             given: Vec::new(),
             used: 0,
         };
@@ -128,23 +139,28 @@ impl RowInputs {
         self.choice = choice;
     }
 
-    /// Lets candidates of the rows, all of which have an output, be ranked by the noise of a seed that decides the tokens
-    /// after them, over logits at a temperature. The token after position 0 is at place `first` of the text.
+    /// Lets candidates of the rows, all of which have an output, be ranked by the noise that decides the tokens after
+    /// them, or such a token be drawn by it.
     ///
     /// # Panics
     /// If not every row has an output.
-    pub fn set_noise(&mut self, seed: u64, temperature: f32, first: usize) {
+    pub fn set_noise(&mut self, noise: Noise) {
         assert_eq!(self.outputs(), self.width(), "noise is of rows with outputs");
+        let Noise { seed, temperature: _, first } = noise;
         for (key, position) in self.keys.iter_mut().zip(&self.positions) {
             *key = NoiseKey::at(seed, u64::from(*position) + first as u64);
         }
-        self.noise = Some(temperature);
+        self.noise = Some(noise);
     }
 
-    /// The noise that candidates are ranked by, if any was set since the rows were cleared; `tokens` are those of a
-    /// trimmed head.
-    pub fn noise<'a>(&'a self, tokens: Option<&'a [u32]>) -> Option<RowNoise<'a>> {
-        self.noise.map(|temperature| RowNoise { keys: &self.keys, temperature, tokens })
+    /// The noise, if any was set since the rows were cleared.
+    pub fn noise(&self) -> Option<Noise> {
+        self.noise
+    }
+
+    /// The noise as kernels of processors take it; `tokens` are those of a trimmed head.
+    pub fn row_noise<'a>(&'a self, tokens: Option<&'a [u32]>) -> Option<RowNoise<'a>> {
+        self.noise.map(|Noise { temperature, .. }| RowNoise { keys: &self.keys, temperature, tokens })
     }
 
     /// `W`.

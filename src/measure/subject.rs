@@ -357,7 +357,7 @@ impl StepSubject {
         let begun = self.begin_phase(name, width, GROWTHS, context)?;
         let root = self.history[context];
         let session = self.decoder.session_mut();
-        session.verify_grown(verification, root)?;
+        session.verify_grown(verification, root, None)?;
         let took = begun.at.elapsed();
         self.drafting_session(name).grown(phase);
         self.decoder.session().check_device()?;

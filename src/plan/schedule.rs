@@ -23,8 +23,8 @@ named! {
         /// equally, on devices that offer it.
         OneLaunch = "one_launch",
         /// At the start of the step, as in [`Plain`](Self::Plain). One launch then runs the verifier's forward, walks
-        /// the tree and moves the keys and values of accepted rows; the host waits once. For greedy requests, drafters
-        /// that do not learn from verified rows, and devices that offer it.
+        /// the tree and moves the keys and values of accepted rows; the host waits once. For requests without filters,
+        /// drafters that do not learn from verified rows, and devices that offer it.
         DeviceWalk = "device_walk",
         /// Two launches: drafted as in [`OneLaunch`](Self::OneLaunch), verified as in [`DeviceWalk`](Self::DeviceWalk).
         TwoLaunches = "two_launches",
@@ -48,7 +48,7 @@ impl Schedule {
     }
 
     /// Whether the device runs draft phases by itself: the host has no part between the forwards of one, and cannot
-    /// choose what is forwarded next.
+    /// choose what is forwarded next. It knows probabilities and noise: under filters, the host ranks.
     pub const fn drafts_in_one_launch(self) -> bool {
         match self {
             Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => true,
@@ -56,17 +56,14 @@ impl Schedule {
         }
     }
 
-    /// Whether the device verifies by itself: it walks through the tree after the verifier's forward, and commits.
+    /// Whether the device verifies by itself: it walks through the tree after the verifier's forward, and commits. It
+    /// knows logits and noise: requests with filters, adjusted logits, log-probabilities or a grammar are walked by the
+    /// host, with the same tokens.
     pub const fn walks_on_device(self) -> bool {
         match self {
             Schedule::DeviceWalk | Schedule::TwoLaunches | Schedule::WholeStep => true,
             Schedule::Plain | Schedule::HeadAhead | Schedule::OneLaunch => false,
         }
-    }
-
-    /// Whether requests above temperature 0 can be stepped like that: the device ranks and walks without their noise.
-    pub const fn admits_draws(self) -> bool {
-        !self.walks_on_device() && !self.drafts_in_one_launch()
     }
 
     /// Whether the device chooses by itself which nodes are verified: the best, as many as the shape says.

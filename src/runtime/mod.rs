@@ -41,5 +41,5 @@ pub use verification::{GrownVerification, Walked};
 
 pub use crate::{
     backend::{Accepted, Arithmetic, Exercise, GrowingTree, Grown, Moment, Pinning, Tuning},
-    ir::{Candidates, Choice, Id, LinearShape, Placed, StepId, WeightSplit, WeightSplits, Work},
+    ir::{Candidates, Choice, Id, LinearShape, Noise, Placed, StepId, WeightSplit, WeightSplits, Work},
 };

@@ -72,7 +72,8 @@ impl Session {
 }
 
 impl<'a> Forward<'a> {
-    /// Begins it as the first forward of a draft phase that grows a tree of `depth` growths from its last row, leaving
+    /// Begins it as the first forward of a draft phase that grows a tree of `depth` growths from its last row, [under
+    /// noise](Self::under_noise) if that is said, by candidates valued at the temperature of the choice, leaving
     /// out the groups of `skip`: the rows were pushed by [`push_behind`](Self::push_behind), and a node goes to the
     /// slot of its number after the last row's. [`Session::grown`] waits for it. Allocates nothing.
     ///

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     backend::{Instruments, Replay, SlotLayout, Workers},
-    ir::{Candidates, Choice, Id, OutputId, ProgramId, RowInputs},
+    ir::{Candidates, Choice, Id, Noise, OutputId, ProgramId, RowInputs},
 };
 
 use super::{
@@ -508,16 +508,16 @@ impl<'a> Forward<'a> {
         });
     }
 
-    /// Lets [`choose_of`](Self::choose_of) rank candidates by the noise of a seed, over logits at a temperature: the values
-    /// of candidates are then logits over that temperature plus noise. The token after position 0 is at place `first` of the
-    /// text. Said after all rows were added.
+    /// Lets [`choose_of`](Self::choose_of) rank candidates by the noise that decides a request's tokens: their values are
+    /// then logits over its temperature plus noise. A [verification](Self::verify) draws its tokens by it, a
+    /// [growth](Self::begin_growth) ranks by it. Said after all rows were added.
     ///
     /// # Panics
     /// If the session [ranks by no noise](Session::ranks_by_noise).
     #[must_use]
-    pub fn under_noise(self, seed: u64, temperature: f32, first: usize) -> Self {
+    pub fn under_noise(self, noise: Noise) -> Self {
         assert!(self.session.ranks_by_noise(), "the backend ranks by logits alone");
-        self.session.inputs.planned[self.width].set_noise(seed, temperature, first);
+        self.session.inputs.planned[self.width].set_noise(noise);
         self
     }
 

@@ -1,6 +1,9 @@
-//! Greedy verifications in one launch, where the device offers them.
+//! Verifications in one launch, where the device offers them.
 
-use crate::backend::{Accepted, GrowingTree, VerificationId};
+use crate::{
+    backend::{Accepted, GrowingTree, VerificationId},
+    ir::Noise,
+};
 
 use super::{
     Choice, Forward, RuntimeError, Session,
@@ -90,16 +93,25 @@ impl Session {
     }
 
     /// Verifies the best nodes of the tree whose growth was [begun](Forward::begin_growth) from `root`, the token after
-    /// the committed ones: the device prunes, verifies and walks as [`Forward::verify`] does, and this waits for it.
-    /// Commits nothing yet; allocates nothing.
+    /// the committed ones: the device prunes, verifies and walks as [`Forward::verify`] does, under `noise` if tokens are
+    /// drawn, and this waits for it. Commits nothing yet; allocates nothing.
     ///
     /// # Errors
     /// [`RuntimeError::DeviceFailed`].
-    pub fn verify_grown(&mut self, verification: GrownVerification, root: u32) -> Result<(), RuntimeError> {
+    pub fn verify_grown(
+        &mut self,
+        verification: GrownVerification,
+        root: u32,
+        noise: Option<Noise>,
+    ) -> Result<(), RuntimeError> {
         let GrownVerification { id, width } = verification;
         self.begun = None;
         self.inputs.planned[width].clear();
-        Forward { session: &mut *self, width }.push_behind(root);
+        let mut forward = Forward { session: &mut *self, width };
+        forward.push_behind(root);
+        if let Some(noise) = noise {
+            let _noisy = forward.under_noise(noise);
+        }
         let inputs = &mut self.inputs.planned[width];
         inputs.set_choice(Choice::ARGMAX);
         self.last = None;
@@ -144,8 +156,10 @@ impl Session {
 }
 
 impl Forward<'_> {
-    /// Runs it as a greedy verification, which the device walks through by itself: from the row pushed first, the root
-    /// at scratch offset 0, to the row that carries the best token after it, and on from there. [`Session::walked`]
+    /// Runs it as a verification, which the device walks through by itself: from the row pushed first, the root at scratch
+    /// offset 0, to the row that carries the verifier's token after it, and on from there. That is the best token, or
+    /// [under noise](Self::under_noise) the one that a [`Sampler`](crate::sample::Sampler) without filters draws.
+    /// [`Session::walked`]
     /// shows where that went, and [`Session::commit_walked`] commits of it. Of the forward nothing else is left to be
     /// read. Allocates nothing.
     ///

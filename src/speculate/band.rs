@@ -191,7 +191,7 @@ impl BandState {
         if sub_plan.schedule.drafts_ahead() { drafter.as_mut()?.ahead() } else { None }
     }
 
-    /// Whether the device walks through the trees of a request whose tokens `sampler` draws.
+    /// Whether the device walks through the trees of a request whose tokens `sampler` draws: it knows logits and noise alone.
     pub(super) fn walks_on_device(&self, sampler: &RowSampler) -> bool {
         self.steps.sub_plan.schedule.walks_on_device() && self.host_walk_reason(sampler).is_none()
     }
@@ -207,7 +207,8 @@ impl BandState {
         if !sampler.wants_drawn_only() {
             return Some("the request adjusts logits or reports log-probabilities");
         }
-        (!sampler.wants_best_only()).then_some("the request samples")
+        let is_filtered = sampler.coupling().is_some_and(|coupling| !coupling.admits_all());
+        is_filtered.then_some("the request filters the tokens that it draws from")
     }
 
     /// How deep the next step drafts, `most` at most if it drafts at all.

@@ -8,13 +8,14 @@ use std::{borrow::Cow, sync::Arc};
 
 use ygg_kernels::{
     KvFormat, Rows, RowsMut, Tier, WeightFormat,
-    candidates::{Candidates, Choice, candidate_columns},
+    candidates::{Candidates, Choice, RowNoise, candidate_columns},
+    noise::NoiseKey,
     reference,
 };
 use yggc::{
     ir::{Op, WeightId, WeightSource},
     model::Model,
-    runtime::{ExecutableSet, Session, SetOptions, SkipSet},
+    runtime::{ExecutableSet, Noise, Session, SetOptions, SkipSet},
     sample::{Sampling, argmax},
     speculate::{BandSteps, Decoder, Limits},
 };
@@ -259,6 +260,80 @@ fn candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps() {
     for model in some_models() {
         for class in model.classes() {
             check_trimmed(model, class, &mut dice);
+        }
+    }
+}
+
+/// What the reference says of a row of logits, of the tokens of a trimmed head if there are some, under noise.
+fn judged_under_noise(
+    logits: &[f32],
+    k: usize,
+    (key, temperature): (NoiseKey, f32),
+    tokens: Option<&[u32]>,
+) -> Vec<(u32, u32)> {
+    let kept: Vec<f32> = match tokens {
+        Some(tokens) => tokens.iter().map(|token| logits[*token as usize]).collect(),
+        None => logits.to_vec(),
+    };
+    let columns = candidate_columns(k);
+    let mut row = vec![0.0; columns];
+    let noise = RowNoise { keys: &[key], temperature, tokens };
+    let choice = Choice { k, temperature: None };
+    let out = RowsMut::new(&mut row, columns);
+    reference::candidates(Rows::new(&kept, kept.len()), choice, Some(noise), out);
+    let name = |place: u32| tokens.map_or(place, |tokens| tokens[place as usize]);
+    said(Candidates::new(&row)).into_iter().map(|(place, value)| (name(place), value)).collect()
+}
+
+fn check_under_noise(model: &TinyModel, class: Class, dice: &mut Dice) {
+    let planted = Planted::new(&model.model);
+    let whole = planted.set(class);
+    let heads = any_heads(whole.vocabulary(), dice);
+    let kept = &heads[heads.len() - 1];
+    let set = Arc::new(whole.with_heads(&planted, std::slice::from_ref(kept)).expect("tokens in order"));
+    let trimmed = set.head(kept).expect("it was made");
+    let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
+    let mut judge = session(&whole, MODEL_CONTEXT, 64, 1);
+    let mut sessions = sessions(&set);
+    for session in sessions.iter_mut().chain([&mut judge]) {
+        session.restart(&prompt).expect("the prompt fits");
+        assert!(session.ranks_by_noise(), "every backend does");
+    }
+    for width in [1, 5, 19] {
+        let tokens: Vec<u32> = (0..width).map(|_| fed(dice)).collect();
+        let logits = filled(&mut judge, &tokens).run(None);
+        let noise = Noise {
+            seed: dice.bits(),
+            temperature: *dice.pick(&[0.6, 1.0, 3.0, 1e-3]),
+            first: dice.within(1, 2),
+        };
+        let k = *dice.pick(&[1, 32, 64]);
+        for session in &mut sessions {
+            for (head, tokens_of_head) in [(None, None), (Some(trimmed), Some(&kept[..]))] {
+                let choice = Choice { k, temperature: None };
+                let choices = filled(session, &tokens).under_noise(noise).choose_of(head, choice, None);
+                for row in 0..width {
+                    let place = prompt.len() + usize::from(row > 0) + noise.first;
+                    let key = NoiseKey::at(noise.seed, place as u64);
+                    let expected =
+                        judged_under_noise(logits.row(row), k, (key, noise.temperature), tokens_of_head);
+                    let what = format!("{} on {class}, row {row} of {width}, {noise:?}", model.name);
+                    assert_eq!(said(choices.row(row)), expected, "{what}");
+                }
+                // The next forward knows nothing of it.
+                let best = filled(session, &tokens).choose(Choice::ARGMAX, None).row(0).best();
+                assert_eq!(best, argmax(logits.row(0)), "{} on {class}", model.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn candidates_under_noise_are_those_of_noisy_logits() {
+    let mut dice = Dice::new(3);
+    for model in some_models() {
+        for class in model.classes() {
+            check_under_noise(model, class, &mut dice);
         }
     }
 }

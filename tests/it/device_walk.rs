@@ -13,8 +13,8 @@ use yggc::{
     model::synthetic::SyntheticSpec,
     plan::Schedule,
     planner::{Fix, plan_from_profile},
-    runtime::{Choice, ExecutableSet, Session, SkipSet},
-    sample::{Adjustment, Sampling},
+    runtime::{Choice, ExecutableSet, Noise, Session, SkipSet},
+    sample::{Adjustment, Sampler, Sampling},
     speculate::{
         BandSteps, Begin, Decoder, Drafter, Limits, Lookup, Recycling, SelfDrafter, SpeculateError,
         StepShape, Walk,
@@ -24,7 +24,8 @@ use yggc::{
 
 use crate::{
     draft_plans::draft_models,
-    lossless::{Policy, any_policy, any_sampling, any_shape, any_tokens, scheduled},
+    lossless::{Policy, any_draw, any_policy, any_sampling, any_shape, any_tokens, scheduled},
+    one_launch::is_drawn,
     tiny_model::{Class, Dice, best_tier, bits, everything, is_cuda, part, session, some_models},
     tiny_profiles::{NOW, profiled, served},
 };
@@ -33,13 +34,14 @@ const CONTEXT: usize = 96;
 const MOST_NODES: usize = 80;
 const MOST_ROWS: usize = 64;
 
-/// What a session says greedily after its text and `root`.
-fn continuation(session: &mut Session, root: u32, len: usize) -> Vec<u32> {
+/// What a session says after its text and `root`, drawn by the host.
+fn continuation(session: &mut Session, root: u32, len: usize, sampler: &mut Sampler) -> Vec<u32> {
     let mut said = vec![root];
     while said.len() <= len {
+        let place = session.committed() as u64 + 1;
         let mut forward = session.forward(1).expect("width 1 is planned");
         forward.push_behind(*said.last().expect("the root"));
-        let token = forward.choose(Choice::ARGMAX, None).row(0).best();
+        let token = sampler.draw(forward.run(None).row(0), place);
         session.commit_behind(1);
         said.push(token);
     }
@@ -113,7 +115,7 @@ fn the_device_accepts_and_moves_what_the_host_does() {
     if !is_cuda() {
         return;
     }
-    let (mut accepted, mut moved, mut cut, mut wide) = (0, 0, 0, 0);
+    let (mut accepted, mut moved, mut cut, mut wide) = ([0; 2], 0, 0, 0);
     let cases = part(4);
     for case in 0..cases {
         let mut dice = Dice::new(9_000 + case);
@@ -129,6 +131,8 @@ fn the_device_accepts_and_moves_what_the_host_does() {
             dice.tokens(len, vocabulary)
         };
         let mut walks = [(); 2].map(|()| Walk::with_capacity(MOST_NODES));
+        let temperature = *dice.pick(&[0.6, 1.0, 1e-5]);
+        let samplings = [Sampling::GREEDY, Sampling { temperature, seed: dice.bits(), ..Sampling::GREEDY }];
         for step in 0..4 {
             let what = format!("case {case}, {}, step {step}", model.name);
             let (root, committed) = (text[text.len() - 1], text.len() - 1);
@@ -139,18 +143,29 @@ fn the_device_accepts_and_moves_what_the_host_does() {
                 session.poison_scratch(case + step);
             }
             let room = CONTEXT - text.len();
-            let truth = continuation(&mut oracle, root, 14.min(room));
+            let sampling = samplings[step as usize % 2];
+            let mut sampler = Sampler::new(sampling, vocabulary).expect("within its ranges");
+            let truth = continuation(&mut oracle, root, 14.min(room), &mut sampler);
             oracle.truncate(committed);
             let (tree, rows) = any_tree(root, &truth, 14.min(room), (vocabulary, step == 2), &mut dice);
             let most = dice.within(1, 16);
             let ends = if dice.chance(30) { vec![*dice.pick(&truth)] } else { Vec::new() };
             let limits = Limits { tokens: most, ends: &ends };
             let [expected, found] = &mut walks;
-            let best = fill(&mut by_host, &tree, &rows).choose(Choice::ARGMAX, None);
-            expected.run(&tree, &rows, text.len(), limits, |row, _| best.row(row).best());
+            if sampling.is_greedy() {
+                let best = fill(&mut by_host, &tree, &rows).choose(Choice::ARGMAX, None);
+                expected.run(&tree, &rows, text.len(), limits, |row, _| best.row(row).best());
+            } else {
+                let logits = fill(&mut by_host, &tree, &rows).run(None);
+                let drawn = |row: usize, place| sampler.draw(logits.row(row), place);
+                expected.run(&tree, &rows, text.len(), limits, drawn);
+            }
             let offsets: Vec<u32> = expected.path.iter().map(|node| node.get()).collect();
             by_host.commit(&offsets);
-            fill(&mut by_device, &tree, &rows).verify();
+            let forward = fill(&mut by_device, &tree, &rows);
+            let Sampling { seed, temperature, .. } = sampling;
+            let noise = Noise { seed, temperature, first: 1 };
+            if sampling.is_greedy() { forward } else { forward.under_noise(noise) }.verify();
             let walked = by_device.walked().accepted;
             let shown = walked.rows.len();
             found.follow(&rows, walked, limits);
@@ -163,7 +178,7 @@ fn the_device_accepts_and_moves_what_the_host_does() {
             let next = text[text.len() - 1];
             let logits = behind(&mut by_host, next, case + step + 100);
             assert_eq!(behind(&mut by_device, next, case + step + 200), logits, "{what}");
-            accepted += expected.accepted;
+            accepted[usize::from(!sampling.is_greedy())] += expected.accepted;
             moved += offsets.iter().zip(0..).filter(|(offset, place)| *offset != place).count();
             cut += usize::from(shown > expected.path.len());
             wide += usize::from(rows.len() > 32);
@@ -175,8 +190,11 @@ fn the_device_accepts_and_moves_what_the_host_does() {
         }
     }
     assert!(
-        accepted as u64 > 7 * cases && moved as u64 > 5 * cases && cut > 0 && 4 * wide as u64 >= 3 * cases,
-        "{accepted} accepted, {moved} moved, {cut} cut, {wide} wide: too few to show anything"
+        accepted.iter().all(|accepted| *accepted as u64 > 3 * cases)
+            && moved as u64 > 5 * cases
+            && cut > 0
+            && 4 * wide as u64 >= 3 * cases,
+        "{accepted:?} accepted, {moved} moved, {cut} cut, {wide} wide: too few to show anything"
     );
 }
 
@@ -209,7 +227,7 @@ fn steps_that_the_device_verifies_are_the_hosts() {
     if !is_cuda() {
         return;
     }
-    let (mut walked, mut drafted) = (0, 0);
+    let (mut walked, mut drafted) = ([0; 2], 0);
     let cases = part(10);
     for case in 0..cases {
         let mut dice = Dice::new(9_100 + case);
@@ -233,7 +251,7 @@ fn steps_that_the_device_verifies_are_the_hosts() {
         let mut plain = Decoder::new(session(set, context, 1, 1), vec![BandSteps::plain()]).expect("width 1");
         // Twice: a request knows nothing of the last one.
         for request in 0..2 {
-            let sampling = if dice.chance(60) { Sampling::GREEDY } else { any_sampling(&mut dice) };
+            let sampling = if dice.chance(80) { any_draw(&mut dice) } else { any_sampling(&mut dice) };
             let adjustment = Adjustment { bias: vec![(3, 1.0)], ..Adjustment::NONE };
             let is_adjusted = dice.chance(20);
             let log_probs = dice.chance(15).then_some(2);
@@ -245,7 +263,8 @@ fn steps_that_the_device_verifies_are_the_hosts() {
             for decoder in [&mut by_host, &mut by_device, &mut plain] {
                 decoder.begin(&begin).expect("the prompt fits");
             }
-            let is_walked = sampling.is_greedy() && !is_adjusted && log_probs.is_none();
+            let is_plain = sampling.is_greedy() || is_drawn(&sampling);
+            let is_walked = is_plain && !is_adjusted && log_probs.is_none();
             assert_eq!(
                 by_device.host_walk_reason().is_none(),
                 is_walked,
@@ -278,13 +297,13 @@ fn steps_that_the_device_verifies_are_the_hosts() {
             assert_eq!((device.drafted, device.accepted), (host.drafted, host.accepted), "{what}");
             assert_eq!(device.counts_by_depth(), host.counts_by_depth(), "{what}");
             assert_eq!((device.guard, host.walked_by_device), (host.guard, 0), "{what}");
-            walked += device.walked_by_device;
+            walked[usize::from(is_drawn(&sampling))] += device.walked_by_device;
             drafted += device.drafted;
         }
     }
     assert!(
-        walked > 2 * cases && drafted > 12 * cases,
-        "{walked} steps, {drafted} nodes: too few to show anything"
+        walked.iter().all(|walked| *walked > cases) && drafted > 12 * cases,
+        "{walked:?} steps, {drafted} nodes: too few to show anything"
     );
 }
 
@@ -373,7 +392,8 @@ fn plans_for_the_device_answer_as_plain_decoding_does() {
 
 fn answers_as_plain_decoding_does(drafting: &mut Engine, plain: &mut Engine, schedule: Schedule) {
     let prompt = [1, 2, 3, 1, 2];
-    for sampling in [Sampling::GREEDY, Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY }] {
+    let drawn = Sampling { temperature: 0.8, seed: 3, ..Sampling::GREEDY };
+    for sampling in [Sampling::GREEDY, drawn, Sampling { top_k: 20, ..drawn }] {
         let answer = |engine: &mut Engine| {
             let generation = engine.generate_tokens(&prompt, 20, sampling).expect("the prompt fits");
             generation.collect_answer().expect("it answers")
@@ -383,10 +403,13 @@ fn answers_as_plain_decoding_does(drafting: &mut Engine, plain: &mut Engine, sch
         let report = found.report;
         assert!(report.drafted > 5, "{report:?}");
         let is_left_to_device = schedule.walks_on_device();
-        let is_walked = is_left_to_device && sampling.is_greedy();
+        let is_walked = is_left_to_device && sampling.top_k == 0;
         assert_eq!(report.walked_by_device, if is_walked { report.steps } else { 0 });
         let reason = report.host_walk_reason.as_deref();
-        assert_eq!(reason, (is_left_to_device && !is_walked).then_some("the request samples"));
+        assert_eq!(
+            reason,
+            (is_left_to_device && !is_walked).then_some("the request filters the tokens that it draws from")
+        );
     }
 }
 

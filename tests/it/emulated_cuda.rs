@@ -126,6 +126,8 @@ const FOLLOWS: &str = "backends::every_tier_follows_the_reference_on_every_forma
 pub(crate) const UNFUSED: &str = "backends::ops_that_no_pass_fuses_follow_the_reference_too";
 const LOADING: &str = "backends::loading_is_told_of_to_its_end";
 pub(crate) const CANDIDATES: &str = "candidates::candidates_are_those_of_stored_logits";
+pub(crate) const NOISY: &str = "candidates::candidates_under_noise_are_those_of_noisy_logits";
+pub(crate) const DRAWS: &str = "device_draws::drawn_answers_are_those_of_the_processor";
 const TRIMMED: &str = "candidates::candidates_of_a_trimmed_head_are_those_of_the_tokens_it_keeps";
 const ROWS: &str = "row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads";
 const PREFILL: &str = "row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits";
@@ -185,7 +187,7 @@ fn masks_are_computed_beside_forwards() {
 
 #[test]
 fn candidates_have_the_bits_of_the_reference() {
-    passes(&[CANDIDATES], &[]);
+    passes(&[CANDIDATES, NOISY], &[]);
 }
 
 #[test]
@@ -208,6 +210,11 @@ fn trees_grow_on_the_device_as_on_the_host() {
 #[test]
 fn trees_are_walked_on_the_device_as_on_the_host() {
     passes(&[WALK, WALKED, WHOLE, REFUSED, PLANNED, HIDDEN_ROWS], &[]);
+}
+
+#[test]
+fn draws_of_the_device_are_those_of_the_processor() {
+    passes(&[DRAWS], &[]);
 }
 
 #[test]
@@ -236,7 +243,7 @@ fn nothing_depends_on_the_order_of_threads() {
 #[ignore = "takes long: .ci/full runs it"]
 fn nothing_depends_on_any_order_of_threads() {
     for order in ["reversed", "greedy", "1"] {
-        passes(&[ONCE, LONG, EMBEDDINGS, WALK], &[(ORDER, order)]);
+        passes(&[ONCE, LONG, EMBEDDINGS, WALK, NOISY], &[(ORDER, order)]);
     }
 }
 
@@ -267,7 +274,7 @@ fn kernels_may_begin_before_others_end() {
 #[test]
 #[ignore = "takes long: .ci/full runs it"]
 fn kernels_of_every_step_may_begin_before_others_end() {
-    passes(&[LONG, GROWTH, WALK, UNFUSED, OWN_CACHE, WHOLE, HIDDEN_FORWARD], &[OVERLAPPING]);
+    passes(&[LONG, GROWTH, WALK, NOISY, UNFUSED, OWN_CACHE, WHOLE, HIDDEN_FORWARD], &[OVERLAPPING]);
 }
 
 /// The same kernels under AddressSanitizer: they stay inside what the driver gave them, and inside their shared memory.
@@ -279,7 +286,7 @@ fn kernels_stay_inside_their_memory() {
     assert!(sanitizer.is_absolute(), "g++ has no AddressSanitizer: install libasan (Debian: with g++)");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("emulated-cuda-sanitized");
     build(&kernels(), &folder, &["-fsanitize=address", "-fno-omit-frame-pointer"]);
-    let tests = [ONCE, LONG, GROWTH, WALK, WHOLE, STREAMED_ONCE, TURNS];
+    let tests = [ONCE, LONG, GROWTH, WALK, NOISY, WHOLE, STREAMED_ONCE, TURNS];
     let preloaded = [
         ("LD_PRELOAD", sanitizer.to_str().expect("a path in UTF-8")),
         ("ASAN_OPTIONS", "detect_leaks=0:verify_asan_link_order=0"),

@@ -10,8 +10,8 @@ use std::{
 
 use crate::{
     emulated_cuda::{
-        ARCH, CANDIDATES, COPIES, FAMILIES, FORGETS, GROWTH, LATE, LONG, ONCE, ORDER, OVERLAPPING, OWN_CACHE,
-        SHIFT, STREAMED_ONCE, UNFUSED, WALK, WHOLE, WITHOUT, emulation, lines_with, tests_in,
+        ARCH, CANDIDATES, COPIES, FAMILIES, FORGETS, GROWTH, LATE, LONG, NOISY, ONCE, ORDER, OVERLAPPING,
+        OWN_CACHE, SHIFT, STREAMED_ONCE, UNFUSED, WALK, WHOLE, WITHOUT, emulation, lines_with, tests_in,
     },
     emulated_kernels::{BLOCKS, QUICK, told},
 };
@@ -36,7 +36,8 @@ fn every_fault_is_noticed(fault: &str, places: &[String], arch: &str, orders: &[
                     let tests: &[&[&str]] = match place.split_once(':') {
                         Some(("growth.cuh", _)) => &[&[GROWTH], &[OWN_CACHE]],
                         Some(("pruning.cuh", _)) => &[&[WHOLE]],
-                        Some(("walk.cuh", _)) => &[&[WALK]],
+                        Some(("walk.cuh" | "race.cuh", _)) => &[&[WALK]],
+                        Some(("noise.cuh", _)) => &[&[NOISY]],
                         _ => &[&[ONCE], &[LONG], &[UNFUSED], &[CANDIDATES], &[FAMILIES]],
                     };
                     let is_noticed =

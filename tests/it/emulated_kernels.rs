@@ -23,13 +23,14 @@ pub(crate) const BLOCKS: &str = "YGG_EMULATION_BLOCKS";
 const CAPTURES: &str = "YGG_EMULATION_CAPTURES";
 
 const PRODUCTS: &str = "products";
-pub(crate) const QUICK: [&str; 9] = [
+pub(crate) const QUICK: [&str; 10] = [
     "fragments_saturate",
     "shared_memory_is_asked_for",
     "attention_of_a_long_context",
     "product",
     PRODUCTS,
     "prepared_rows",
+    "draws",
     "attention",
     "attention_of_rows",
     "attention_of_trees",
@@ -74,8 +75,14 @@ fn kernels_are_what_loops_say() {
 /// No block reads what another one of its launch writes, or writes there too.
 #[test]
 fn blocks_do_not_see_each_other() {
-    let kernels =
-        ["fragments_saturate", "product", "prepared_rows", "attention_of_rows", "attention_of_trees"];
+    let kernels = [
+        "fragments_saturate",
+        "product",
+        "prepared_rows",
+        "draws",
+        "attention_of_rows",
+        "attention_of_trees",
+    ];
     hold(&kernels, &[(BLOCKS, "apart")]);
     passes(&[ONCE], &[(BLOCKS, "apart")]);
 }

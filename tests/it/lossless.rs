@@ -23,7 +23,7 @@ mod free;
 mod terms;
 
 pub(crate) use self::draws::{
-    Policy, any_kept, any_policy, any_sampling, any_shape, any_template, any_tokens, scheduled,
+    Policy, any_draw, any_kept, any_policy, any_sampling, any_shape, any_template, any_tokens, scheduled,
 };
 use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{

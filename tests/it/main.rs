@@ -30,6 +30,7 @@ mod cuda_bindings;
 mod default_model;
 #[cfg(feature = "cli")]
 mod default_model_lossless;
+mod device_draws;
 mod device_walk;
 #[cfg(feature = "cli")]
 mod distill;

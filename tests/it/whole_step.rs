@@ -9,14 +9,13 @@ use ygg_kernels::WeightFormat;
 use yggc::{
     plan::{RowRule, Schedule},
     runtime::{ExecutableSet, SkipSet},
-    sample::Sampling,
     speculate::{BandSteps, Decoder, Drafter, Limits, SelfDrafter, SpeculateError, StepShape},
 };
 
 use crate::{
     draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
-    lossless::{Policy, any_policy, any_sampling, any_shape, any_tokens, scheduled},
-    one_launch::described,
+    lossless::{Policy, any_draw, any_policy, any_sampling, any_shape, any_tokens, scheduled},
+    one_launch::{described, is_drawn},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, part, session, some_models},
 };
 
@@ -53,7 +52,7 @@ fn steps_without_the_host_are_the_hosts() {
     if !is_cuda() {
         return;
     }
-    let (mut walked, mut pruned, mut accepted, mut by_host_alone) = ([0; 3], 0, 0, 0);
+    let (mut walked, mut drawn, mut pruned, mut accepted, mut by_host_alone) = ([0; 3], 0, 0, 0, 0);
     // Every kind of drafter at several depths.
     let cases = 3 * part(3);
     for case in 0..cases {
@@ -88,7 +87,7 @@ fn steps_without_the_host_are_the_hosts() {
         // Twice: a request knows nothing of the last one.
         for request in 0..2 {
             let prompt = dice.tokens(len, set.vocabulary());
-            let sampling = if dice.chance(75) { Sampling::GREEDY } else { any_sampling(&mut dice) };
+            let sampling = if dice.chance(80) { any_draw(&mut dice) } else { any_sampling(&mut dice) };
             for decoder in [&mut by_host, &mut by_device, &mut plain] {
                 decoder.start(&prompt, sampling).expect("the prompt fits");
             }
@@ -116,16 +115,20 @@ fn steps_without_the_host_are_the_hosts() {
             assert_eq!((device.drafted, device.accepted), (host.drafted, host.accepted), "{what}");
             assert_eq!(device.counts_by_depth(), host.counts_by_depth(), "{what}");
             assert_eq!(device.guard, host.guard, "{what}");
+            let by_device_alone = sampling.is_greedy() || is_drawn(&sampling);
+            assert_eq!(device.walked_by_device, if by_device_alone { device.steps } else { 0 }, "{what}");
             walked[kind] += device.walked_by_device;
-            by_host_alone += u64::from(!sampling.is_greedy()) * device.steps;
+            drawn += u64::from(is_drawn(&sampling)) * device.steps;
+            by_host_alone += u64::from(!by_device_alone) * device.steps;
         }
     }
     assert!(
         walked.iter().all(|steps| *steps >= cases)
             && pruned as u64 > 2 * cases
             && accepted as u64 > 3 * cases / 2
+            && drawn > cases
             && by_host_alone > 4,
-        "{walked:?} steps, {pruned} pruned, {accepted} accepted, {by_host_alone} by the host: too few to show anything"
+        "{walked:?} steps, {drawn} drawn, {pruned} pruned, {accepted} accepted, {by_host_alone} by the host: too few to show anything"
     );
 }
 

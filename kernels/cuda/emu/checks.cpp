@@ -628,6 +628,86 @@ static void products_of_long_rows() {
     for (const Layout& layout : LAYOUTS) product_is_that_of_loops(layout, 14336, 32, false);
 }
 
+// The noise of a token by the library's logarithms, from words that loops make.
+static std::vector<u32> key_at(u64 seed, u64 place) {
+    std::vector<u32> c{static_cast<u32>(place), static_cast<u32>(place >> 32), 0, 0};
+    u32 keys[2] = {static_cast<u32>(seed), static_cast<u32>(seed >> 32)};
+    for (int round = 0; round < 10; ++round) {
+        const u64 a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
+        c = {static_cast<u32>(b >> 32) ^ c[1] ^ keys[0], static_cast<u32>(b), static_cast<u32>(a >> 32) ^ c[3] ^ keys[1], static_cast<u32>(a)};
+        keys[0] += 0x9E3779B9u, keys[1] += 0xBB67AE85u;
+    }
+    return c;
+}
+static long double noise_of(const std::vector<u32>& key, u32 token) {
+    u64 bits = 0;
+    for (int half = 0; half < 2; ++half) {
+        u32 x = token * 0x9E3779B9u + key[2 * half];
+        x = (x ^ x >> 16) * 0x21F0AAADu;
+        x = ((x ^ x >> 15) + key[2 * half + 1]) * 0xD35A2D97u;
+        bits = bits << 32 | (x ^ x >> 15);
+    }
+    const long double v = (static_cast<long double>(bits) + 0.5L) / 18446744073709551616.0L;
+    return -std::log(-std::log1p(-v));
+}
+
+// Tokens that are drawn, at usual temperatures and at ones that leave no digits, where numbers are missing, infinite or equal; rows have
+// more ranges than a block has threads, or end within the first.
+static void draws() {
+    const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+    std::mt19937 random(7);
+    unsigned surprises = 0;
+    const struct { u32 tokens; std::vector<float> temperatures; } sizes[] = {{100, {1.0f, 0.6f}}, {1000, {1e-6f, 0.6f, 1.0f, 3e5f, 2.0f}}, {70000, {0.7f}}};
+    for (const auto& [tokens, temperatures] : sizes)
+        for (const float temperature : temperatures) {
+            const u32 rows = 5, ranges = (tokens + YGG_RANGE - 1) / YGG_RANGE, first = 2 + tokens % 3;
+            const u64 seed = random() * 0x9E3779B97F4A7C15ull;
+            std::vector<float> logits(rows * tokens), best(rows * 3);
+            std::vector<u32> positions(rows);
+            for (u32 row = 0; row < rows; ++row) {
+                // Not in order, and not one after the other.
+                positions[row] = 1000 + row * row * 7 % 11;
+                float* of_row = &logits[row * tokens];
+                for (u32 i = 0; i < tokens; ++i) of_row[i] = std::normal_distribution<float>(0.0f, 1.5f)(random);
+                if (row == 1) for (u32 i = 0; i < tokens; ++i) of_row[i] = i % 3 == 0 ? nan : i % 3 == 1 ? -inf : std::round(of_row[i]);
+                if (row == 2) for (u32 i = 0; i < tokens; ++i) of_row[i] = nan;
+                if (row == 3) of_row[tokens / 2] = of_row[tokens - 1] = inf;
+                if (row == 4) for (u32 i = 0; i < tokens; ++i) of_row[i] = -inf;
+                u32 favourite = 0xffffffffu, numbers = 0;
+                for (u32 i = 0; i < tokens; ++i) {
+                    if (std::isnan(of_row[i])) continue;
+                    numbers = 1;
+                    if (favourite == 0xffffffffu || of_row[i] > of_row[favourite]) favourite = i;
+                }
+                best[row * 3] = std::bit_cast<float>(numbers);
+                best[row * 3 + 1] = std::bit_cast<float>(numbers == 0 ? 77u : favourite);
+            }
+            OnDevice<float> on_logits(logits), on_best(best);
+            OnDevice<u32> on_positions(positions), leaders(rows * ranges, 0xcbcbcbcbu);
+            OnDevice<YggNoise> noise(std::vector<YggNoise>{{{static_cast<u32>(seed), static_cast<u32>(seed >> 32)}, first, temperature, 1.0f / temperature, 0.0f}});
+            const YggRace race{{on_logits.get(), rows, tokens, tokens}, {on_best.get(), rows, 3, 3}, noise.get(), on_positions.get(), ranges, leaders.get()};
+            run("ygg_race_of_ranges", {ranges, rows, 1}, YGG_WARP, 0, race);
+            run("ygg_race_of_rows", {rows, 1, 1}, YGG_MERGE_THREADS, 0, race);
+            const std::vector<float> drawn = on_best.fetch();
+            for (u32 row = 0; row < rows; ++row) {
+                const u32 count = std::bit_cast<u32>(best[row * 3]), favourite = std::bit_cast<u32>(best[row * 3 + 1]);
+                u32 winner = favourite;
+                long double leading = -std::numeric_limits<long double>::infinity();
+                const std::vector<u32> key = key_at(seed, static_cast<u64>(positions[row]) + first);
+                for (u32 i = 0; i < tokens && count > 0; ++i) {
+                    const float logit = logits[row * tokens + i], largest = logits[row * tokens + favourite];
+                    const long double x = logit == largest ? 0.0L : (static_cast<long double>(logit) - largest) / temperature;
+                    if (x + noise_of(key, i) > leading) leading = x + noise_of(key, i), winner = i;
+                }
+                surprises += winner != favourite;
+                const u32 found = std::bit_cast<u32>(drawn[row * 3 + 1]);
+                expect(found == winner, "row " + std::to_string(row) + " of " + std::to_string(tokens) + " tokens at " + std::to_string(temperature) + ": "
+                                            + std::to_string(found) + " is drawn, not " + std::to_string(winner));
+            }
+        }
+    expect(surprises > 12, "only " + std::to_string(surprises) + " draws are not of the best token");
+}
+
 static const std::map<std::string, std::function<void()>> CHECKS = {
     {"fragments_saturate", fragments_saturate},
     {"shared_memory_is_asked_for", shared_memory_is_asked_for},
@@ -636,6 +716,7 @@ static const std::map<std::string, std::function<void()>> CHECKS = {
     {"products", products},
     {"products_of_long_rows", products_of_long_rows},
     {"prepared_rows", prepared_rows},
+    {"draws", draws},
     {"attention", attention},
     {"attention_of_rows", attention_of_rows},
     {"attention_of_trees", attention_of_trees},

@@ -657,6 +657,9 @@ YGG_DEVICE float fma_rn(float a, float b, float c) { return std::fma(a, b, c); }
 YGG_DEVICE double mul_rn(double a, double b) { return a * b; }
 YGG_DEVICE double add_rn(double a, double b) { return a + b; }
 YGG_DEVICE double divide(double a, double b) { return a / b; }
+YGG_DEVICE double bits_to_double(u64 bits) { return std::bit_cast<double>(bits); }
+YGG_DEVICE u64 double_to_bits(double x) { return std::bit_cast<u64>(x); }
+YGG_DEVICE u32 leading_zeros(u32 x) { return static_cast<u32>(std::countl_zero(x)); }
 YGG_DEVICE float inverse_sqrt(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
 YGG_DEVICE float divide(float a, float b) { return a / b; }
 YGG_DEVICE float exp2_fast(float x) { return std::exp2(x); }

@@ -491,6 +491,84 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct YggNoise {
+    pub seed: [u32_; 2usize],
+    pub first: u32_,
+    pub temperature: f32,
+    pub inverse: f32,
+    pub sharpness: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggNoise"][::core::mem::size_of::<YggNoise>() - 24usize];
+    ["Alignment of YggNoise"][::core::mem::align_of::<YggNoise>() - 4usize];
+    ["Offset of field: YggNoise::seed"][::core::mem::offset_of!(YggNoise, seed) - 0usize];
+    ["Offset of field: YggNoise::first"][::core::mem::offset_of!(YggNoise, first) - 8usize];
+    ["Offset of field: YggNoise::temperature"][::core::mem::offset_of!(YggNoise, temperature) - 12usize];
+    ["Offset of field: YggNoise::inverse"][::core::mem::offset_of!(YggNoise, inverse) - 16usize];
+    ["Offset of field: YggNoise::sharpness"][::core::mem::offset_of!(YggNoise, sharpness) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggNoisyRows {
+    pub step: YggStep,
+    pub logits: YggRows,
+    pub noise: *const YggNoise,
+    pub positions: *const u32_,
+    pub names: *const u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggNoisyRows"][::core::mem::size_of::<YggNoisyRows>() - 64usize];
+    ["Alignment of YggNoisyRows"][::core::mem::align_of::<YggNoisyRows>() - 8usize];
+    ["Offset of field: YggNoisyRows::step"][::core::mem::offset_of!(YggNoisyRows, step) - 0usize];
+    ["Offset of field: YggNoisyRows::logits"][::core::mem::offset_of!(YggNoisyRows, logits) - 16usize];
+    ["Offset of field: YggNoisyRows::noise"][::core::mem::offset_of!(YggNoisyRows, noise) - 40usize];
+    ["Offset of field: YggNoisyRows::positions"][::core::mem::offset_of!(YggNoisyRows, positions) - 48usize];
+    ["Offset of field: YggNoisyRows::names"][::core::mem::offset_of!(YggNoisyRows, names) - 56usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggValues {
+    pub candidates: YggRows,
+    pub noise: *const YggNoise,
+    pub most: u32_,
+    pub kept: u32_,
+    pub vocabulary: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggValues"][::core::mem::size_of::<YggValues>() - 48usize];
+    ["Alignment of YggValues"][::core::mem::align_of::<YggValues>() - 8usize];
+    ["Offset of field: YggValues::candidates"][::core::mem::offset_of!(YggValues, candidates) - 0usize];
+    ["Offset of field: YggValues::noise"][::core::mem::offset_of!(YggValues, noise) - 24usize];
+    ["Offset of field: YggValues::most"][::core::mem::offset_of!(YggValues, most) - 32usize];
+    ["Offset of field: YggValues::kept"][::core::mem::offset_of!(YggValues, kept) - 36usize];
+    ["Offset of field: YggValues::vocabulary"][::core::mem::offset_of!(YggValues, vocabulary) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRace {
+    pub logits: YggRows,
+    pub candidates: YggRows,
+    pub noise: *const YggNoise,
+    pub positions: *const u32_,
+    pub ranges: u32_,
+    pub leaders: *mut u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRace"][::core::mem::size_of::<YggRace>() - 80usize];
+    ["Alignment of YggRace"][::core::mem::align_of::<YggRace>() - 8usize];
+    ["Offset of field: YggRace::logits"][::core::mem::offset_of!(YggRace, logits) - 0usize];
+    ["Offset of field: YggRace::candidates"][::core::mem::offset_of!(YggRace, candidates) - 24usize];
+    ["Offset of field: YggRace::noise"][::core::mem::offset_of!(YggRace, noise) - 48usize];
+    ["Offset of field: YggRace::positions"][::core::mem::offset_of!(YggRace, positions) - 56usize];
+    ["Offset of field: YggRace::ranges"][::core::mem::offset_of!(YggRace, ranges) - 64usize];
+    ["Offset of field: YggRace::leaders"][::core::mem::offset_of!(YggRace, leaders) - 72usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct YggTree {
     pub counts: *mut u32_,
     pub tokens: *mut u32_,

@@ -335,7 +335,7 @@ impl CpuStep {
             }
             Kind::Candidates { head, most: _, tokens, x, out } => {
                 let layout = self.found_layout(weights, worker.threads).expect("it finds candidates");
-                let noise = inputs.noise(tokens.as_ref().map(HeadTokens::as_slice));
+                let noise = inputs.row_noise(tokens.as_ref().map(HeadTokens::as_slice));
                 let choice = (inputs.choice(), noise);
                 let part = layout.part(forward.found_part(worker, &layout));
                 match head {

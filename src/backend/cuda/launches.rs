@@ -7,16 +7,17 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{self, ConvSpec, HeadTokens, KvSpec, Op, Program, Region, RopeId, Step, WeightId};
+use crate::ir::{self, ConvSpec, KvSpec, Op, Program, Region, RopeId, Step, WeightId};
 
 use super::{
     super::BackendError,
     attention::{attention_grid, attention_shared},
+    candidates::Decider,
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
     products::{WideProduct, is_wide},
     projection::Projection,
-    scratch::{Scratch, TILE_W, partitions, ranges, row_tiles},
+    scratch::{Scratch, TILE_W, partitions, row_tiles},
     weights::{Packed, Weights},
 };
 
@@ -85,10 +86,12 @@ fn fragment_format(layout: Layout) -> u32 {
 /// Makes the launches of one program's steps, in order.
 pub(super) struct Launches<'a> {
     device: &'a Device,
-    weights: &'a Weights,
+    pub(super) weights: &'a Weights,
     kv_format: KvFormat,
-    program: &'a Program,
-    at: &'a Addresses<'a>,
+    pub(super) program: &'a Program,
+    /// What candidates are ranked by.
+    pub(super) decider: Decider,
+    pub(super) at: &'a Addresses<'a>,
     /// Which buffer of fragments the next product reads, and what is in it already, if its producer wrote it.
     turn: usize,
     written: Option<Region>,
@@ -99,10 +102,10 @@ impl<'a> Launches<'a> {
         device: &'a Device,
         weights: &'a Weights,
         kv_format: KvFormat,
-        program: &'a Program,
+        (program, decider): (&'a Program, Decider),
         at: &'a Addresses<'a>,
     ) -> Self {
-        Self { device, weights, kv_format, program, at, turn: 0, written: None }
+        Self { device, weights, kv_format, program, decider, at, turn: 0, written: None }
     }
 
     /// Those of all steps, by step; the first begins when all before it has ended.
@@ -220,9 +223,7 @@ impl<'a> Launches<'a> {
             }
             Op::Candidates { head: Some(ir::Head { weights, norm }), most, tokens } => {
                 let weights = self.weights.stack(weights, None);
-                let columns = number(weights.outputs);
-                let data = float_mut(self.at.scratch.logits);
-                let logits = YggRows { data, rows: operand(0).rows, columns, stride: columns };
+                let logits = self.logits_of(operand(0).rows, weights.outputs);
                 let product = Product::plain(*norm, weights);
                 let mut launches = self.product(in_step, step, written, &product, logits, NO_FRAGMENTS)?;
                 launches.extend(self.candidates(in_step, logits, *most, tokens.as_ref(), out())?);
@@ -339,7 +340,7 @@ impl<'a> Launches<'a> {
     }
 
     /// The address of a word of the inputs.
-    fn input(&self, word: usize) -> *const u32 {
+    pub(super) fn input(&self, word: usize) -> *const u32 {
         (self.at.inputs + (word * size_of::<u32>()) as u64) as *const u32
     }
 
@@ -348,7 +349,7 @@ impl<'a> Launches<'a> {
         YggStep { skipped, group: step.group.map_or(YGG_NO_GROUP, |group| group.0) }
     }
 
-    fn rows(&self, region: &Region) -> YggRows {
+    pub(super) fn rows(&self, region: &Region) -> YggRows {
         kernel_rows(self.at.arena, region)
     }
 
@@ -527,38 +528,6 @@ impl<'a> Launches<'a> {
         Ok(launches)
     }
 
-    fn candidates(
-        &self,
-        step: YggStep,
-        logits: YggRows,
-        most: usize,
-        tokens: Option<&HeadTokens>,
-        out: YggRows,
-    ) -> Result<Vec<Launch>, BackendError> {
-        let ranges = ranges(logits.columns as usize);
-        let [range_max, range_sum, range_count, range_values, range_ids] = self.at.scratch.ranges;
-        let params = YggCandidates {
-            step,
-            logits,
-            choice: self.input(self.at.words.choice).cast(),
-            ranges: number(ranges),
-            most: number(most),
-            range_max: float_mut(range_max),
-            range_sum: float_mut(range_sum),
-            range_count: range_count as *mut u32,
-            range_values: float_mut(range_values),
-            range_ids: range_ids as *mut u32,
-            names: tokens.map_or(0, |tokens| self.weights.names(tokens)) as *const u32,
-            out,
-        };
-        let rows = logits.rows as usize;
-        let shared = 2 * ranges * size_of::<u32>();
-        Ok(vec![
-            self.launch("ygg_candidates_of_ranges", [ranges, rows, 1], YGG_WARP, 0, params)?,
-            self.launch("ygg_candidates_of_rows", [rows, 1, 1], YGG_MERGE_THREADS, shared, params)?,
-        ])
-    }
-
     fn elementwise(
         &self,
         step: YggStep,
@@ -572,7 +541,7 @@ impl<'a> Launches<'a> {
         Ok(vec![self.launch(name, [rows as usize, 1, 1], YGG_ROW_THREADS, 0, params)?])
     }
 
-    fn launch<P: Copy>(
+    pub(super) fn launch<P: Copy>(
         &self,
         name: &str,
         grid: [usize; 3],

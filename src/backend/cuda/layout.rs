@@ -1,8 +1,8 @@
 //! Where everything of one request lies in device memory, and what travels between it and the host.
 
-use ygg_kernels::cuda::abi::{YGG_NO_SLOT, YggRows};
+use ygg_kernels::cuda::abi::{YGG_NO_SLOT, YggNoise, YggRows};
 
-use crate::ir::{Binding, Choice, Program, Region, RowInputs};
+use crate::ir::{Binding, Noise, Program, Region, RowInputs};
 
 use super::{super::ReplayOptions, weights::ALIGNMENT};
 
@@ -41,6 +41,9 @@ pub(super) fn kernel_rows(arena: u64, region: &Region) -> YggRows {
     }
 }
 
+/// Words of the noise.
+const NOISE: usize = size_of::<YggNoise>() / size_of::<u32>();
+
 /// Words of one forward's inputs, one array after the other: where each begins, in words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InputWords {
@@ -58,6 +61,7 @@ pub(super) struct InputWords {
     pub(super) tail_len: usize,
     pub(super) output_rows: usize,
     pub(super) choice: usize,
+    pub(super) noise: usize,
     pub(super) skipped: usize,
     pub(super) tails: usize,
     pub(super) given: usize,
@@ -90,6 +94,7 @@ impl InputWords {
             tail_len: array(width),
             output_rows: array(outputs),
             choice: array(2),
+            noise: array(NOISE),
             skipped: array(groups),
             tails: array(width * tail_capacity),
             given: array(width * given_columns),
@@ -143,16 +148,27 @@ impl InputWords {
         ] {
             to[start..][..values.len()].copy_from_slice(values);
         }
-        self.write_choice(inputs.choice(), skipped, to);
+        self.write_choice(inputs, skipped, to);
         for (word, x) in to[self.given..self.words].iter_mut().zip(inputs.given()) {
             *word = x.to_bits();
         }
     }
 
-    /// Writes only which candidates are wanted and which groups are skipped.
-    pub(super) fn write_choice(&self, choice: Choice, skipped: &[bool], to: &mut [u32]) {
+    /// Writes only which candidates are wanted, by which noise if there is some, and which groups are skipped.
+    pub(super) fn write_choice(&self, inputs: &RowInputs, skipped: &[bool], to: &mut [u32]) {
+        let choice = inputs.choice();
+        // Values under noise are not summed.
+        let divides = choice.temperature.filter(|_| inputs.noise().is_none());
         to[self.choice] = u32::try_from(choice.k).expect("few candidates");
-        to[self.choice + 1] = choice.temperature.map_or(0.0, |t| 1.0 / t).to_bits();
+        to[self.choice + 1] = divides.map_or(0.0, |t| 1.0 / t).to_bits();
+        if let Some(Noise { seed, temperature, first }) = inputs.noise() {
+            let sharpness = choice.temperature.map_or(0.0, |valued_at| temperature / valued_at);
+            let [temperature, inverse, sharpness] =
+                [temperature, 1.0 / temperature, sharpness].map(f32::to_bits);
+            let words: [u32; NOISE] =
+                [seed as u32, (seed >> 32) as u32, number(first), temperature, inverse, sharpness];
+            to[self.noise..][..NOISE].copy_from_slice(&words);
+        }
         for (word, skip) in to[self.skipped..self.tails].iter_mut().zip(skipped) {
             *word = u32::from(*skip);
         }

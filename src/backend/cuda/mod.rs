@@ -9,6 +9,7 @@
 //! | `cache` | keys and values, and the kernels that move them |
 //! | `layout` | where inputs and results lie |
 //! | `launches` | steps of a program as kernels with parameters |
+//! | `candidates` | kernels behind logits: candidates, by logits or under noise, and draws |
 //! | `attention` | blocks and shared memory of attention |
 //! | `projection` | which products leave queries, keys and values turned and stored |
 //! | `alone` | kernels that measure the machine |
@@ -23,6 +24,7 @@
 mod alone;
 mod attention;
 mod cache;
+mod candidates;
 mod capture;
 mod compiled;
 mod device;

@@ -9,12 +9,16 @@ use ygg_kernels::{
     cuda::abi::{YGG_MERGE_THREADS, YGG_ROW_THREADS, YggGrow, YggHandDown, YggNodeRows, YggTree},
 };
 
-use crate::ir::{IdVec, Program, ProgramId};
+use crate::ir::{IdVec, Program, ProgramId, StepId};
 
 use super::{
-    super::{BackendError, Executables, Grown, PhaseRoot, PhaseShape, ReplayOptions, phase::OnDevice},
+    super::{
+        BackendError, DraftPhases, Executables, GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape, Replay,
+        ReplayOptions, phase::OnDevice,
+    },
+    candidates::{Decider, PerDecider, value_launch},
     capture::Graph,
-    device::{Device, DeviceBlock, Launch, PinnedBlock, check},
+    device::{DeviceBlock, Launch, PinnedBlock, check},
     layout::{Bump, InputWords, kernel_rows, number},
     replay::CudaReplay,
     streaming::StepKernels,
@@ -79,7 +83,7 @@ struct Root {
     program: ProgramId,
     words: InputWords,
     /// One for every depth from 1.
-    graphs: Vec<Graph>,
+    graphs: Vec<PerDecider<Graph>>,
 }
 
 /// A draft phase ready to run. Graphs come first: they end before what they use.
@@ -196,30 +200,28 @@ impl Phase {
         let nothing_skipped = vec![false; growth.groups as usize];
         let to = &mut phase.sent.words_mut()[word(phase.places.growth_inputs)..];
         growth_words.write(&growth_words.padding(), &nothing_skipped, to);
-        let forward = replay.kernels(growth, phase.at(phase.places.growth_inputs))?;
-        let next = Between::new(device, &phase, growth, growth, replay.ground.arena, false)?;
+        let growths = PerDecider::new(|by| PartOf::growth(replay, &phase, growth, by))?;
         for (place, words) in root_words.into_iter().enumerate() {
-            let root = &programs[phase.shape.root_programs[place]];
-            let root_forward = replay.kernels(root, phase.at(phase.places.root_inputs(words)))?;
-            let first = Between::new(device, &phase, root, growth, replay.ground.arena, true)?;
             let program = phase.shape.root_programs[place];
+            let roots = PerDecider::new(|by| PartOf::root(replay, &phase, (program, words), by))?;
             phase.roots.push(Root { program, words, graphs: Vec::with_capacity(phase.shape.depth) });
             let rows = words.first_root();
             phase.fill(place, PhaseRoot { program, rows: &rows }, &nothing_skipped);
             for depth in 1..=phase.shape.depth {
-                let steps = || {
-                    let from_root = root_forward.iter().chain([first.after(depth == 1)]);
-                    let others =
-                        (2..=depth).flat_map(|growth| forward.iter().chain([next.after(growth == depth)]));
-                    from_root.chain(others)
-                };
-                let streams = steps().any(|step| step.unit.is_some());
-                let mut work = |replay: &mut CudaReplay| phase.work(words, steps(), replay);
-                if device.is_cold(steps().flat_map(|step| &step.launches)) {
-                    replay.try_once(streams, "run a draft phase", &mut work)?;
-                }
-                let graph = replay.capture(streams, &mut work)?;
-                phase.roots[place].graphs.push(graph);
+                let graphs = PerDecider::new(|by| {
+                    let (root, growth) = (roots.of(by), growths.of(by));
+                    let steps = || {
+                        let others = (2..=depth).flat_map(|after| growth.steps(after == depth));
+                        root.steps(depth == 1).chain(others)
+                    };
+                    let streams = steps().any(|step| step.unit.is_some());
+                    let mut work = |replay: &mut CudaReplay| phase.work(words, steps(), replay);
+                    if device.is_cold(steps().flat_map(|step| &step.launches)) {
+                        replay.try_once(streams, "run a draft phase", &mut work)?;
+                    }
+                    replay.capture(streams, &mut work)
+                })?;
+                phase.roots[place].graphs.push(graphs);
             }
         }
         Ok(phase)
@@ -253,15 +255,18 @@ impl Phase {
 
     /// Writes what the host sends.
     fn fill(&mut self, place: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
-        let (rows, choice) = (root.rows, root.rows.choice());
-        assert!(choice.k <= self.shape.kept, "{} candidates of {}", choice.k, self.shape.kept);
+        let (rows, k) = (root.rows, root.rows.choice().k);
+        // Of those that are best under noise, a growth takes what it keeps.
+        let is_kept = k <= self.shape.kept || rows.noise().is_some();
+        assert!(is_kept, "{k} candidates of {}", self.shape.kept);
         let last = rows.used().checked_sub(1).expect("a tree has a root");
         let (token, committed) = (rows.tokens()[last], rows.slots()[last]);
         let words = self.sent.words_mut();
         let root_words = self.roots[place].words;
         root_words.write(rows, skipped, &mut words[word(self.places.root_inputs(root_words))..]);
         words[word(self.places.root)..][..ROOT].copy_from_slice(&[token, committed, number(last)]);
-        self.growth_words.write_choice(choice, skipped, &mut words[word(self.places.growth_inputs)..]);
+        let growth_words = &mut words[word(self.places.growth_inputs)..];
+        self.growth_words.write_choice(rows, skipped, growth_words);
     }
 
     /// The graph of phases of this depth from this root.
@@ -288,7 +293,7 @@ impl Phase {
             options.layout.context
         );
         self.fill(place, root, skipped);
-        &self.roots[place].graphs[depth - 1]
+        self.roots[place].graphs[depth - 1].of(Decider::of(root.rows))
     }
 
     /// Where it grows its trees.
@@ -312,6 +317,42 @@ impl Phase {
     }
 }
 
+/// A forward of a phase, with the growth after it.
+struct PartOf {
+    forward: IdVec<StepId, StepKernels>,
+    between: Between,
+}
+
+impl PartOf {
+    /// From the root of a program.
+    fn root(
+        replay: &CudaReplay,
+        phase: &Phase,
+        (program, words): (ProgramId, InputWords),
+        by: Decider,
+    ) -> Result<Self, BackendError> {
+        let program = &replay.executables.programs()[program];
+        let inputs = phase.at(phase.places.root_inputs(words));
+        let forward = replay.kernels(program, by, inputs)?;
+        Ok(Self { forward, between: Between::new(replay, phase, program, by, true)? })
+    }
+
+    /// From the nodes of the growth before.
+    fn growth(
+        replay: &CudaReplay,
+        phase: &Phase,
+        program: &Program,
+        by: Decider,
+    ) -> Result<Self, BackendError> {
+        let forward = replay.kernels(program, by, phase.at(phase.places.growth_inputs))?;
+        Ok(Self { forward, between: Between::new(replay, phase, program, by, false)? })
+    }
+
+    fn steps(&self, is_last: bool) -> impl Iterator<Item = &StepKernels> + Clone {
+        self.forward.iter().chain([self.between.after(is_last)])
+    }
+}
+
 /// Kernels after a forward: the growth, in its last and its continuing form, and what prepares the next forward's other
 /// inputs.
 struct Between {
@@ -320,23 +361,29 @@ struct Between {
 }
 
 impl Between {
-    /// After a forward of `program`, before one of `growth`.
+    /// After a forward of `program`.
     fn new(
-        device: &Device,
+        replay: &CudaReplay,
         phase: &Phase,
         program: &Program,
-        growth: &Program,
-        arena: u64,
+        by: Decider,
         is_first: bool,
     ) -> Result<Self, BackendError> {
         let Phase { shape, growth_words: words, places, .. } = phase;
+        let (device, arena) = (&replay.executables.device, replay.ground.arena);
+        let growth = &replay.executables.programs()[shape.growth_program];
         let tree = places.tree.at(&phase.memory);
         let inputs = phase.at(places.growth_inputs);
         let root = phase.at(places.root) as *const u32;
+        let candidates = kernel_rows(arena, &program.shown);
+        let values = || {
+            let noise = (inputs + (words.noise * size_of::<u32>()) as u64) as *const u32;
+            value_launch(device, candidates, noise, shape.kept, shape.vocabulary)
+        };
         let grow = |rows: usize| {
             let params = YggGrow {
                 tree,
-                candidates: kernel_rows(arena, &program.shown),
+                candidates,
                 most: number(program.shown.columns / 2),
                 kept: number(shape.kept),
                 vocabulary: number(shape.vocabulary),
@@ -345,10 +392,14 @@ impl Between {
                 root,
                 next: node_rows(inputs, *words, rows),
             };
-            Launch::new(device, "ygg_grow", [1, 1, 1], YGG_MERGE_THREADS, 0, params)
+            let grow = Launch::new(device, "ygg_grow", [1, 1, 1], YGG_MERGE_THREADS, 0, params)?;
+            match by {
+                Decider::Logits => Ok(vec![grow]),
+                Decider::Noise => Ok(vec![values()?, grow]),
+            }
         };
         let rows = growth.binding.width;
-        let mut goes_on = vec![grow(rows)?];
+        let mut goes_on = grow(rows)?;
         if growth.given_columns() > 0 {
             let hidden = program.hidden.as_ref().expect("what reads hidden rows leaves its own");
             let params = YggHandDown {
@@ -361,7 +412,7 @@ impl Between {
             };
             goes_on.push(Launch::new(device, "ygg_hand_down", [rows, 1, 1], YGG_ROW_THREADS, 0, params)?);
         }
-        Ok(Self { last: StepKernels::new(None, vec![grow(0)?]), goes_on: StepKernels::new(None, goes_on) })
+        Ok(Self { last: StepKernels::new(None, grow(0)?), goes_on: StepKernels::new(None, goes_on) })
     }
 
     fn after(&self, is_last: bool) -> &StepKernels {
@@ -385,4 +436,33 @@ fn check_shape(shape: &PhaseShape, programs: &IdVec<ProgramId, Program>, options
         assert_eq!(program.shown.rows, program.binding.width, "of all rows");
     }
     assert!(shape.depth <= options.tail_capacity, "rows have room for {} ancestors", shape.depth);
+}
+
+/// What a phase grows on a device that has failed: the root.
+const NOTHING_GROWN: Grown<'static> =
+    Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0], forwarded: 1 };
+
+impl DraftPhases for CudaReplay {
+    fn prepare(&mut self, shape: PhaseShape) -> Result<PhaseId, BackendError> {
+        let phase = Phase::new(self, shape)?;
+        Ok(self.phases.push(phase))
+    }
+
+    fn begin_growth(&mut self, phase: PhaseId, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
+        self.finish();
+        self.attempt(|replay| {
+            let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
+            graph.launch("launch a draft phase")?;
+            check("note a draft phase", replay.phases[phase].tree().grown.record(&replay.stream))
+        });
+    }
+
+    fn grown(&mut self, phase: PhaseId) -> Grown<'_> {
+        self.attempt(|replay| check("run a draft phase", replay.stream.synchronize()));
+        if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
+    }
+
+    fn growing(&self, phase: PhaseId) -> GrowingTree {
+        GrowingTree(Arc::clone(self.phases[phase].tree()) as _)
+    }
 }

@@ -9,13 +9,13 @@ use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RowInputs, Step
 
 use super::{
     super::{
-        Accepted, BackendError, Capabilities, DraftPhases, Executables, Exercise, GrowingTree, Grown,
-        Instruments, Moment, Observer, PhaseId, PhaseRoot, PhaseShape, Replay, ReplayOptions, Tuning,
-        VerificationId, Verifications,
+        BackendError, Capabilities, DraftPhases, Executables, Exercise, Instruments, Moment, Observer,
+        PhaseId, Replay, ReplayOptions, Tuning, VerificationId, Verifications,
     },
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
     cache::Cache,
+    candidates::{Decider, shows_candidates},
     capture::Graph,
     device::{DeviceBlock, Launch, PinnedBlock, check, is_busy},
     launches::{Addresses, Launches},
@@ -24,21 +24,37 @@ use super::{
     places::{Places, upload_ropes},
     scratch::Scratch,
     streaming::{Copies, StepKernels, Streamed, in_turn, put},
-    verification::{BestOf, Verification},
+    verification::Verification,
 };
+
+/// The kernels of a program.
+struct Kernels {
+    /// None where the host launches them one by one.
+    graph: Option<Graph>,
+    /// Those of every step, which the graph was captured from if there is one.
+    steps: IdVec<StepId, StepKernels>,
+}
 
 /// A program ready to run.
 struct Ready {
-    /// None where the host launches the kernels one by one.
-    graph: Option<Graph>,
-    /// The kernels of every step, which the graph was captured from if there is one.
-    steps: IdVec<StepId, StepKernels>,
+    by_logits: Kernels,
+    /// None of programs that show no candidates.
+    by_noise: Option<Kernels>,
     words: InputWords,
     results: ResultWords,
     /// Address of its inputs.
     inputs_at: u64,
     /// Where its results lie: address of what is shown, of hidden rows.
     sources: [u64; 2],
+}
+
+impl Ready {
+    fn by(&self, decider: Decider) -> &Kernels {
+        match decider {
+            Decider::Logits => &self.by_logits,
+            Decider::Noise => self.by_noise.as_ref().expect("noise is of rows with candidates"),
+        }
+    }
 }
 
 /// Where what the programs of a replay share is in device memory.
@@ -53,8 +69,8 @@ pub(super) struct Ground {
 /// Memory, stream and graphs of one request. Graphs come first: they end before what they use.
 pub(super) struct CudaReplay {
     ready: IdVec<ProgramId, Ready>,
-    phases: IdVec<PhaseId, Phase>,
-    verifications: IdVec<VerificationId, Verification>,
+    pub(super) phases: IdVec<PhaseId, Phase>,
+    pub(super) verifications: IdVec<VerificationId, Verification>,
     pub(super) ground: Ground,
     pub(super) executables: Arc<CudaExecutables>,
     pub(super) stream: Arc<CudaStream>,
@@ -145,9 +161,14 @@ impl CudaReplay {
                 at(places.arena + program.shown.offset_bytes),
                 program.hidden.map_or(0, |h| at(places.arena + h.offset_bytes)),
             ];
-            let steps = replay.kernels(program, at(places.inputs))?;
-            let ready = replay.ready(program, steps, words, sources, at(places.inputs))?;
-            replay.ready.push(ready);
+            let (inputs_at, results) = (at(places.inputs), ResultWords::of(program));
+            let mut by = |decider| {
+                let steps = replay.kernels(program, decider, inputs_at)?;
+                replay.captured(steps, words, (results, sources), inputs_at)
+            };
+            let by_logits = by(Decider::Logits)?;
+            let by_noise = shows_candidates(program).then(|| by(Decider::Noise)).transpose()?;
+            replay.ready.push(Ready { by_logits, by_noise, words, results, inputs_at, sources });
         }
         Ok(replay)
     }
@@ -156,8 +177,30 @@ impl CudaReplay {
     pub(super) fn kernels(
         &self,
         program: &Program,
+        decider: Decider,
         inputs: u64,
     ) -> Result<IdVec<StepId, StepKernels>, BackendError> {
+        let weights = &self.executables.weights;
+        let all = self.launches(program, decider, inputs, |launches| launches.all())?;
+        let of_step = |(step, launches)| StepKernels::new(weights.unit(program, step), launches);
+        Ok(all.into_iter().enumerate().map(of_step).collect())
+    }
+
+    /// What draws a token from every row of a program.
+    pub(super) fn race(&self, program: ProgramId) -> Result<[Launch; 2], BackendError> {
+        let inputs = self.inputs_at(program);
+        let program = &self.executables.programs[program];
+        self.launches(program, Decider::Noise, inputs, |launches| launches.race())
+    }
+
+    /// Some launches of a program.
+    fn launches<T>(
+        &self,
+        program: &Program,
+        decider: Decider,
+        inputs: u64,
+        make: impl FnOnce(Launches<'_>) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
         let Ground { arena, cache, ropes, scratch, options } = &self.ground;
         let addresses = Addresses {
             arena: *arena,
@@ -171,9 +214,7 @@ impl CudaReplay {
             scratch: *scratch,
         };
         let CudaExecutables { device, weights, kv_format, .. } = &*self.executables;
-        let all = Launches::new(device, weights, *kv_format, program, &addresses).all()?;
-        let of_step = |(step, launches)| StepKernels::new(weights.unit(program, step), launches);
-        Ok(all.into_iter().enumerate().map(of_step).collect())
+        make(Launches::new(device, weights, *kv_format, (program, decider), &addresses))
     }
 
     /// What is streamed, if anything is.
@@ -183,7 +224,7 @@ impl CudaReplay {
 
     /// Whether a program reads streamed weights.
     pub(super) fn streams(&self, program: ProgramId) -> bool {
-        self.ready[program].steps.iter().any(|step| step.unit.is_some())
+        self.ready[program].by_logits.steps.iter().any(|step| step.unit.is_some())
     }
 
     /// Puts steps on the stream, one after the other.
@@ -205,31 +246,29 @@ impl CudaReplay {
     }
 
     /// Puts the kernels of a program on the stream, after the copy of what they read.
-    pub(super) fn forward(&self, program: ProgramId) -> Result<(), BackendError> {
+    pub(super) fn forward(&self, program: ProgramId, decider: Decider) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.words, inputs_at)?;
-        self.put(self.ready[program].steps.iter())
+        self.put(self.ready[program].by(decider).steps.iter())
     }
 
-    /// Puts the kernels of a program on the stream, with others that write their rows after the copy of what else they
-    /// read.
+    /// Puts the kernels of a program that rank by logits on the stream, with others that write their rows after the copy
+    /// of what else they read.
     pub(super) fn forward_of_rows_by(&self, program: ProgramId, rows: &Launch) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.tails, inputs_at)?;
         rows.on(&self.stream)?;
-        self.put(self.ready[program].steps.iter())
+        self.put(self.ready[program].by_logits.steps.iter())
     }
 
     /// Runs a program once on padding if any of its kernels never ran, and captures it.
-    fn ready(
+    fn captured(
         &mut self,
-        program: &Program,
         steps: IdVec<StepId, StepKernels>,
         words: InputWords,
-        sources: [u64; 2],
+        (results, sources): (ResultWords, [u64; 2]),
         inputs_at: u64,
-    ) -> Result<Ready, BackendError> {
-        let results = ResultWords::of(program);
+    ) -> Result<Kernels, BackendError> {
         self.write_rows(words, &words.padding());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
             replay.send_inputs(words.words, inputs_at)?;
@@ -244,7 +283,7 @@ impl CudaReplay {
             Way::Graph => Some(self.capture(streams, all)?),
             Way::Eager => None,
         };
-        Ok(Ready { graph, steps, words, results, inputs_at, sources })
+        Ok(Kernels { graph, steps })
     }
 
     /// Sends the first words of what the host has written.
@@ -276,15 +315,10 @@ impl CudaReplay {
         check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, self.stream.cu_stream()) })
     }
 
-    /// The verification by a program, of the best nodes of a grown tree if one is named.
-    fn verification(
-        &self,
-        program: ProgramId,
-        shows_hidden: bool,
-        best: Option<&BestOf>,
-    ) -> Option<VerificationId> {
-        let mut known = self.verifications.pairs();
-        known.find_map(|(id, known)| known.is_of(program, shows_hidden, best).then_some(id))
+    /// Writes what a verification by a program reads, once nothing reads it any more.
+    pub(super) fn write_verified(&mut self, program: ProgramId, inputs: &RowInputs) {
+        self.finish();
+        self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
     }
 
     /// Writes what a program reads, once nothing reads it any more.
@@ -294,19 +328,19 @@ impl CudaReplay {
         words.write(inputs, skipped, self.inputs.words_mut());
     }
 
-    fn launch_whole(&mut self, program: ProgramId) -> Result<(), BackendError> {
-        if let Some(graph) = &self.ready[program].graph {
+    fn launch_whole(&mut self, program: ProgramId, decider: Decider) -> Result<(), BackendError> {
+        if let Some(graph) = &self.ready[program].by(decider).graph {
             return graph.launch("launch a graph");
         }
         self.executables.device.bind()?;
         let Ready { results, sources, .. } = self.ready[program];
-        self.forward(program)?;
+        self.forward(program, decider)?;
         self.fetch_results(results, sources)
     }
 
     fn replay_steps(
         &mut self,
-        program: ProgramId,
+        program: (ProgramId, Decider),
         skipped: &[bool],
         observer: Observer<'_>,
     ) -> Result<(), BackendError> {
@@ -316,7 +350,7 @@ impl CudaReplay {
 
     fn observe_steps(
         &mut self,
-        program: ProgramId,
+        (program, decider): (ProgramId, Decider),
         skipped: &[bool],
         observer: Observer<'_>,
     ) -> Result<(), BackendError> {
@@ -330,7 +364,7 @@ impl CudaReplay {
             if step.group.is_some_and(|g| skipped[g.0 as usize]) {
                 continue;
             }
-            let (step, stream) = (&self.ready[program].steps[number], &self.stream);
+            let (step, stream) = (&self.ready[program].by(decider).steps[number], &self.stream);
             if let (Some(unit), Some(streamed)) = (step.unit, self.streamed()) {
                 streamed.copy(unit, stream)?;
                 check("copy streamed weights", stream.synchronize())?;
@@ -375,16 +409,13 @@ impl CudaReplay {
     }
 }
 
-/// What a verification accepts on a device that has failed: the root.
-const NOTHING_ACCEPTED: Accepted<'static> = Accepted { rows: &[0], tokens: &[0] };
-/// What a phase grows there: the root.
-const NOTHING_GROWN: Grown<'static> =
-    Grown { tokens: &[0], parents: &[0], ranks: &[0], scores: &[0.0], forwarded: 1 };
-
 impl CudaReplay {
     /// Does something that the device may fail in, if it never did: a first failure is remembered, and nothing is done
     /// after it.
-    fn attempt<T: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BackendError>) -> T {
+    pub(super) fn attempt<T: Default>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, BackendError>,
+    ) -> T {
         if self.failure().is_some() {
             return T::default();
         }
@@ -413,7 +444,7 @@ impl Replay for CudaReplay {
 
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {
         self.write_inputs(program, inputs, skipped);
-        self.attempt(|replay| replay.launch_whole(program));
+        self.attempt(|replay| replay.launch_whole(program, Decider::of(inputs)));
         self.begun = Some(program);
     }
 
@@ -466,6 +497,10 @@ impl Capabilities for CudaReplay {
         Some(self)
     }
 
+    fn ranks_by_noise(&self) -> bool {
+        true
+    }
+
     fn phases(&mut self) -> Option<&mut dyn DraftPhases> {
         match self.executables.way {
             Way::Graph => Some(self),
@@ -490,7 +525,7 @@ impl Instruments for CudaReplay {
         observer: Observer<'_>,
     ) {
         self.write_inputs(program, inputs, skipped);
-        self.attempt(|replay| replay.replay_steps(program, skipped, observer));
+        self.attempt(|replay| replay.replay_steps((program, Decider::of(inputs)), skipped, observer));
         self.show_nothing(program);
     }
 
@@ -512,87 +547,5 @@ impl Instruments for CudaReplay {
                 poison.on(&replay.stream)
             })
         });
-    }
-}
-
-impl DraftPhases for CudaReplay {
-    fn prepare(&mut self, shape: PhaseShape) -> Result<PhaseId, BackendError> {
-        let phase = Phase::new(self, shape)?;
-        Ok(self.phases.push(phase))
-    }
-
-    fn begin_growth(&mut self, phase: PhaseId, depth: usize, root: PhaseRoot<'_>, skipped: &[bool]) {
-        self.finish();
-        self.attempt(|replay| {
-            let graph = replay.phases[phase].graph(depth, root, skipped, &replay.ground.options);
-            graph.launch("launch a draft phase")?;
-            check("note a draft phase", replay.phases[phase].tree().grown.record(&replay.stream))
-        });
-    }
-
-    fn grown(&mut self, phase: PhaseId) -> Grown<'_> {
-        self.attempt(|replay| check("run a draft phase", replay.stream.synchronize()));
-        if self.failure().is_some() { NOTHING_GROWN } else { self.phases[phase].grown() }
-    }
-
-    fn growing(&self, phase: PhaseId) -> GrowingTree {
-        GrowingTree(Arc::clone(self.phases[phase].tree()) as _)
-    }
-}
-
-impl Verifications for CudaReplay {
-    fn prepare(&mut self, program: ProgramId, shows_hidden: bool) -> Result<(), BackendError> {
-        if self.verification(program, shows_hidden, None).is_none() {
-            let verification = Verification::new(self, program, shows_hidden, None)?;
-            self.verifications.push(verification);
-        }
-        Ok(())
-    }
-
-    fn prepare_grown(
-        &mut self,
-        program: ProgramId,
-        width: usize,
-        shows_hidden: bool,
-        tree: &GrowingTree,
-    ) -> Result<VerificationId, BackendError> {
-        let best = BestOf::new(tree, width);
-        if let Some(known) = self.verification(program, shows_hidden, Some(&best)) {
-            return Ok(known);
-        }
-        let verification = Verification::new(self, program, shows_hidden, Some(best))?;
-        Ok(self.verifications.push(verification))
-    }
-
-    fn verify_grown(&mut self, verification: VerificationId, inputs: &RowInputs) {
-        self.finish();
-        let program = self.verifications[verification].program;
-        self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
-        self.attempt(|replay| {
-            let verification = &replay.verifications[verification];
-            check("wait for a tree", replay.stream.wait(verification.grown()))?;
-            verification.graph().launch("launch a verification")?;
-            check("run a verification", replay.stream.synchronize())
-        });
-    }
-
-    fn grown_accepted(&self, verification: VerificationId) -> (&[u32], Accepted<'_>) {
-        if self.failure().is_some() {
-            return (&[0], NOTHING_ACCEPTED);
-        }
-        let verification = &self.verifications[verification];
-        (verification.kept(), verification.accepted())
-    }
-
-    fn verify(&mut self, program: ProgramId, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_> {
-        assert!(inputs.used() > 0, "a tree has a root");
-        self.finish();
-        self.ready[program].words.write(inputs, &self.nothing_skipped, self.inputs.words_mut());
-        let place = self.verification(program, shows_hidden, None).expect("the program was prepared");
-        self.attempt(|replay| {
-            replay.verifications[place].graph().launch("launch a verification")?;
-            check("run a verification", replay.stream.synchronize())
-        });
-        if self.failure().is_some() { NOTHING_ACCEPTED } else { self.verifications[place].accepted() }
     }
 }

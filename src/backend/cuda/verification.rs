@@ -1,4 +1,5 @@
-//! Verifications in one launch: the graph of a forward with the walk through its tree and the move of what is accepted.
+//! Verifications in one launch: the graph of a forward, with the race of the tokens if they are drawn, the walk through
+//! its tree and the move of what is accepted.
 
 use std::{any::Any, sync::Arc};
 
@@ -8,10 +9,11 @@ use ygg_kernels::{
     cuda::abi::{YGG_MERGE_THREADS, YGG_WARP, YggPath, YggPrune, YggWalk},
 };
 
-use crate::ir::{Program, ProgramId};
+use crate::ir::{Program, ProgramId, RowInputs};
 
 use super::{
-    super::{Accepted, BackendError, Executables, GrowingTree},
+    super::{Accepted, BackendError, Executables, GrowingTree, Replay, VerificationId, Verifications},
+    candidates::{Decider, PerDecider},
     capture::Graph,
     device::{Device, DeviceBlock, Launch, PinnedBlock, check},
     layout::{InputWords, kernel_rows, number},
@@ -19,11 +21,12 @@ use super::{
     replay::CudaReplay,
 };
 
-/// A verification ready to run. The graph comes first: it ends before what it uses.
+/// A verification ready to run. The graphs come first: they end before what they use.
 pub(super) struct Verification {
-    pub(super) program: ProgramId,
+    program: ProgramId,
     shows_hidden: bool,
-    graph: Graph,
+    /// By what the verifier's tokens are decided.
+    graphs: PerDecider<Graph>,
     words: ResultWords,
     results: PinnedBlock,
     _memory: DeviceBlock,
@@ -32,7 +35,7 @@ pub(super) struct Verification {
 
 /// The best nodes of a tree that a device grows.
 #[derive(Clone)]
-pub(super) struct BestOf {
+struct BestOf {
     tree: Arc<TreeOnDevice>,
     width: usize,
 }
@@ -40,7 +43,7 @@ pub(super) struct BestOf {
 impl BestOf {
     /// # Panics
     /// If the tree is on another device.
-    pub(super) fn new(GrowingTree(tree): &GrowingTree, width: usize) -> Self {
+    fn new(GrowingTree(tree): &GrowingTree, width: usize) -> Self {
         let tree: Arc<dyn Any + Send + Sync> = Arc::clone(tree) as _;
         Self { tree: tree.downcast().expect("a tree on this device"), width }
     }
@@ -76,7 +79,7 @@ fn word_of(memory: &DeviceBlock, word: usize) -> *mut u32 {
 }
 
 impl Verification {
-    pub(super) fn new(
+    fn new(
         replay: &mut CudaReplay,
         program: ProgramId,
         shows_hidden: bool,
@@ -104,11 +107,17 @@ impl Verification {
         let walk = walk_launch(device, program, replay.ground.arena, inputs, path)?;
         let row_slots = inputs.word(inputs.words.slots);
         let moves = replay.ground.cache.path_moves(device, row_slots, path)?;
-        let mut work = |replay: &mut CudaReplay| -> Result<(), BackendError> {
+        let race = replay.race(number)?;
+        let race_of = |decider| match decider {
+            Decider::Logits => &[][..],
+            Decider::Noise => &race,
+        };
+        let mut work = |replay: &mut CudaReplay, decider| -> Result<(), BackendError> {
             match &prune {
-                None => replay.forward(number)?,
+                None => replay.forward(number, Decider::Logits)?,
                 Some(prune) => replay.forward_of_rows_by(number, prune)?,
             }
+            race_of(decider).iter().try_for_each(|race| race.on(&replay.stream))?;
             walk.on(&replay.stream)?;
             moves.iter().try_for_each(|moves| moves.on(&replay.stream))?;
             // Copies come last: a kernel that may begin early cannot come right after one.
@@ -125,15 +134,18 @@ impl Verification {
         };
         replay.write_rows(inputs.words, &inputs.words.first_root());
         let streams = replay.streams(number);
-        if device.is_cold(prune.iter().chain([&walk]).chain(&moves)) {
-            replay.try_once(streams, "run a verification", &mut work)?;
-        }
-        let graph = replay.capture(streams, &mut work)?;
-        Ok(Self { program: number, shows_hidden, graph, words, results, _memory: memory, best })
+        let graphs = PerDecider::new(|decider| {
+            let mut work = |replay: &mut CudaReplay| work(replay, decider);
+            if device.is_cold(prune.iter().chain(race_of(decider)).chain([&walk]).chain(&moves)) {
+                replay.try_once(streams, "run a verification", &mut work)?;
+            }
+            replay.capture(streams, &mut work)
+        })?;
+        Ok(Self { program: number, shows_hidden, graphs, words, results, _memory: memory, best })
     }
 
     /// Whether it is the verification by a program that shows as much, of the best nodes of a tree if there is one.
-    pub(super) fn is_of(&self, program: ProgramId, shows_hidden: bool, best: Option<&BestOf>) -> bool {
+    fn is_of(&self, program: ProgramId, shows_hidden: bool, best: Option<&BestOf>) -> bool {
         let is_same = match (&self.best, best) {
             (None, None) => true,
             (Some(own), Some(other)) => Arc::ptr_eq(&own.tree, &other.tree) && own.width == other.width,
@@ -146,23 +158,23 @@ impl Verification {
     ///
     /// # Panics
     /// If it is not of a tree that a device grows.
-    pub(super) fn grown(&self) -> &CudaEvent {
+    fn grown(&self) -> &CudaEvent {
         &self.best.as_ref().expect("a verification of a grown tree").tree.grown
     }
 
-    pub(super) fn graph(&self) -> &Graph {
-        &self.graph
+    fn graph(&self, decider: Decider) -> &Graph {
+        self.graphs.of(decider)
     }
 
     /// What the last launch accepted.
-    pub(super) fn accepted(&self) -> Accepted<'_> {
+    fn accepted(&self) -> Accepted<'_> {
         let words = self.results.words();
         let count = words[0] as usize;
         Accepted { rows: &words[self.words.rows..][..count], tokens: &words[self.words.tokens..][..count] }
     }
 
     /// The nodes that the last launch verified, by rows.
-    pub(super) fn kept(&self) -> &[u32] {
+    fn kept(&self) -> &[u32] {
         let words = self.results.words();
         &words[self.words.nodes..][..words[self.words.count] as usize]
     }
@@ -219,4 +231,75 @@ fn walk_launch(
         path,
     };
     Launch::new(device, "ygg_walk", [1, 1, 1], YGG_WARP, 0, params)
+}
+
+/// What a verification accepts on a device that has failed: the root.
+const NOTHING_ACCEPTED: Accepted<'static> = Accepted { rows: &[0], tokens: &[0] };
+
+impl CudaReplay {
+    /// The verification by a program, of the best nodes of a grown tree if one is named.
+    fn verification(
+        &self,
+        program: ProgramId,
+        shows_hidden: bool,
+        best: Option<&BestOf>,
+    ) -> Option<VerificationId> {
+        let mut known = self.verifications.pairs();
+        known.find_map(|(id, known)| known.is_of(program, shows_hidden, best).then_some(id))
+    }
+}
+
+impl Verifications for CudaReplay {
+    fn prepare(&mut self, program: ProgramId, shows_hidden: bool) -> Result<(), BackendError> {
+        if self.verification(program, shows_hidden, None).is_none() {
+            let verification = Verification::new(self, program, shows_hidden, None)?;
+            self.verifications.push(verification);
+        }
+        Ok(())
+    }
+
+    fn prepare_grown(
+        &mut self,
+        program: ProgramId,
+        width: usize,
+        shows_hidden: bool,
+        tree: &GrowingTree,
+    ) -> Result<VerificationId, BackendError> {
+        let best = BestOf::new(tree, width);
+        if let Some(known) = self.verification(program, shows_hidden, Some(&best)) {
+            return Ok(known);
+        }
+        let verification = Verification::new(self, program, shows_hidden, Some(best))?;
+        Ok(self.verifications.push(verification))
+    }
+
+    fn verify_grown(&mut self, verification: VerificationId, inputs: &RowInputs) {
+        self.write_verified(self.verifications[verification].program, inputs);
+        self.attempt(|replay| {
+            let verification = &replay.verifications[verification];
+            check("wait for a tree", replay.stream.wait(verification.grown()))?;
+            verification.graph(Decider::of(inputs)).launch("launch a verification")?;
+            check("run a verification", replay.stream.synchronize())
+        });
+    }
+
+    fn grown_accepted(&self, verification: VerificationId) -> (&[u32], Accepted<'_>) {
+        if self.failure().is_some() {
+            return (&[0], NOTHING_ACCEPTED);
+        }
+        let verification = &self.verifications[verification];
+        (verification.kept(), verification.accepted())
+    }
+
+    fn verify(&mut self, program: ProgramId, shows_hidden: bool, inputs: &RowInputs) -> Accepted<'_> {
+        assert!(inputs.used() > 0, "a tree has a root");
+        self.write_verified(program, inputs);
+        let place = self.verification(program, shows_hidden, None).expect("the program was prepared");
+        self.attempt(|replay| {
+            let verification = &replay.verifications[place];
+            verification.graph(Decider::of(inputs)).launch("launch a verification")?;
+            check("run a verification", replay.stream.synchronize())
+        });
+        if self.failure().is_some() { NOTHING_ACCEPTED } else { self.verifications[place].accepted() }
+    }
 }

@@ -279,7 +279,7 @@ impl ReferenceReplay {
                 kernels::select_rows(given, &all, write());
             }
             Op::Candidates { head: None, most: _, tokens } => {
-                let noise = inputs.noise(tokens.as_ref().map(HeadTokens::as_slice));
+                let noise = inputs.row_noise(tokens.as_ref().map(HeadTokens::as_slice));
                 kernels::candidates(read(0), inputs.choice(), noise, write());
                 self.name_candidates(tokens.as_ref(), result);
             }
@@ -297,7 +297,7 @@ impl ReferenceReplay {
                     let out = RowsMut::new(&mut logits, vocabulary).slice_columns(columns);
                     linear(x, matrix, out);
                 }
-                let noise = inputs.noise(tokens.as_ref().map(HeadTokens::as_slice));
+                let noise = inputs.row_noise(tokens.as_ref().map(HeadTokens::as_slice));
                 kernels::candidates(Rows::new(&logits, vocabulary), inputs.choice(), noise, write());
                 self.name_candidates(tokens.as_ref(), result);
             }

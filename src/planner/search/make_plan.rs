@@ -143,13 +143,7 @@ impl Search<'_> {
         let asked_for = asks_for(fix, name, &kind);
         let open = Fix::default();
         let limits = if asked_for { fix } else { &open };
-        // Tokens of requests that sample are drawn by the host.
-        let is_greedy = self.recorded.temperature == 0.0;
-        let is_open = |schedule: &Schedule| {
-            schedule.suits(&kind)
-                && limits.admits_schedule(*schedule)
-                && (is_greedy || schedule.admits_draws())
-        };
+        let is_open = |schedule: &Schedule| schedule.suits(&kind) && limits.admits_schedule(*schedule);
         let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
         let (draft_temperature, context) = (None, self.context);
         let origin =

@@ -7,7 +7,8 @@
 use crate::{
     runtime::GrownVerification,
     speculate::{
-        SpeculateError, StepStage, Verified, step_outcome::VerifiedCandidates, tree_forward::tree_forward,
+        SpeculateError, StepStage, Verified, drafter::noise_of, step_outcome::VerifiedCandidates,
+        tree_forward::tree_forward,
     },
     tree::NodeId,
 };
@@ -34,6 +35,10 @@ impl Step<'_> {
         let forward = tree_forward(session, tree, rows)?;
         stats.add_time(StepStage::Mask, lap.next());
         if band.walks_on_device(sampler) {
+            let forward = match sampler.coupling() {
+                Some(coupling) => forward.under_noise(noise_of(&coupling, 0)),
+                None => forward,
+            };
             forward.verify();
             stats.add_time(StepStage::Verify, lap.next());
             return Ok(Verification::Walked);
@@ -96,7 +101,8 @@ impl Step<'_> {
     ) -> Result<Verification, SpeculateError> {
         let Self { session, band, sequence, storage, lap, .. } = self;
         let StepStorage { tree, rows, .. } = &mut **storage;
-        session.verify_grown(grown, tree.token(NodeId::ROOT))?;
+        let noise = sequence.sampler.coupling().map(|coupling| noise_of(&coupling, 0));
+        session.verify_grown(grown, tree.token(NodeId::ROOT), noise)?;
         sequence.stats.add_time(StepStage::Verify, lap.next());
         let drafter = band.steps.drafter.as_mut().and_then(|drafter| drafter.in_one_launch());
         drafter.expect("the schedule was prepared").plant(tree, session);

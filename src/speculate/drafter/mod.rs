@@ -22,6 +22,7 @@ pub use lookup::Lookup;
 pub use mixed::Mixed;
 pub use model::ModelDrafter;
 pub use ngram::{Ngram, NgramState};
+pub(super) use ranking::noise_of;
 pub use recycling::Recycling;
 pub use registry::{Replay, make_drafter, make_growing_drafter, make_replay};
 pub use retrieval::Retrieval;
@@ -163,8 +164,8 @@ pub struct Verified<'a> {
 
 /// A drafter whose whole draft phase, forwards and growths, the device runs in one launch.
 pub trait OneLaunchDrafter: std::fmt::Debug {
-    /// Makes ready for trees of `shape`; from then on proposals that nobody observes are grown by the device, and are the same
-    /// trees. Whether the device can.
+    /// Makes ready for trees of `shape`; from then on proposals that nobody observes, of requests without filters, are grown by
+    /// the device, and are the same trees. Whether the device can.
     ///
     /// # Errors
     /// [`SpeculateError`] when memory or a width is refused.
@@ -182,7 +183,7 @@ pub trait OneLaunchDrafter: std::fmt::Debug {
     /// [`SpeculateError`] when the session refuses a forward.
     ///
     /// # Panics
-    /// If it was not prepared, or the depth is 0.
+    /// If it was not prepared, the depth is 0, or filters leave the ranking to the host.
     fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError>;
 
     /// Waits for the growth, and adds its nodes to the tree of its root.

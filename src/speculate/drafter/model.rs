@@ -331,8 +331,8 @@ impl Drafter for ModelDrafter {
     /// but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends, after a token that it has not, or after tokens whose hidden
     /// rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
-        // The device ranks without noise.
-        if self.phase.is_some() && budget.observer.is_none() && budget.coupling.is_none() {
+        let ranking = Ranking::new(self.choice, budget.coupling, &self.own);
+        if self.phase.is_some() && budget.observer.is_none() && ranking.suits_devices() {
             return propose_in_one_launch(self, tree, budget);
         }
         let mut lap = Lap::start();
@@ -342,7 +342,6 @@ impl Drafter for ModelDrafter {
         if depth == 0 {
             return Ok(());
         }
-        let ranking = Ranking::new(self.choice, budget.coupling, &self.own);
         match self.heads.take(tree.token(NodeId::ROOT), history.len() - 1) {
             Some(candidates) => {
                 let candidates = candidates.iter().map(|c| (c.token, c.log_prob));
@@ -413,13 +412,15 @@ impl OneLaunchDrafter for ModelDrafter {
     }
 
     fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError> {
-        let Budget { session, history, depth, .. } = budget;
+        let Budget { session, history, depth, coupling, .. } = budget;
         let depth = self.come_to_root(history, depth, session)?;
         if depth == 0 {
             return Ok(false);
         }
+        let ranking = Ranking::new(self.choice, coupling, &self.own);
         let forward = behind_text(&mut self.own, &self.reads, self.text.len(), history, session)?;
-        forward.begin_growth(self.phase.expect("it was prepared"), depth, self.choice, None);
+        let (forward, choice) = ranking.asked_of_growth(forward, self.reads.skipped());
+        forward.begin_growth(self.phase.expect("it was prepared"), depth, choice, None);
         self.commit_text(history);
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! The candidates of a model's forwards, as the request will choose among them.
 
 use crate::{
-    runtime::{Choice, ExecutableSet, Forward, Session},
+    runtime::{Choice, ExecutableSet, Forward, Noise, Session},
     sample::{Candidate, Coupling},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Ranking {
 enum Order {
     /// By the model's probabilities, and no noise decides.
     Probable,
-    /// By the model's probabilities: filters need the most probable tokens, or the device knows no noise.
+    /// By the model's probabilities: filters need the most probable tokens, or the backend knows no noise.
     ProbableFirst(Coupling),
     /// By the noise of the token at their row's place.
     Likely(Coupling),
@@ -51,10 +51,28 @@ impl Ranking {
                 (forward, Choice { k, temperature })
             }
             Order::Likely(coupling) => {
-                let forward = forward.under_noise(coupling.seed(), coupling.temperature(), 1 + skipped);
-                (forward, Choice { k: LISTED.max(self.grown.k), temperature: None })
+                let choice = Choice { k: LISTED.max(self.grown.k), temperature: None };
+                (forward.under_noise(noise_of(coupling, skipped)), choice)
             }
         }
+    }
+
+    /// Whether a device that grows trees by itself ranks as this does.
+    pub(super) fn suits_devices(&self) -> bool {
+        match self.order {
+            Order::Probable | Order::Likely(_) => true,
+            Order::ProbableFirst(_) => false,
+        }
+    }
+
+    /// As [`asked`](Self::asked), of the first forward of a tree that the device grows, which values candidates too.
+    ///
+    /// # Panics
+    /// If it does not [suit](Self::suits_devices) that.
+    pub(super) fn asked_of_growth<'s>(&self, forward: Forward<'s>, skipped: usize) -> (Forward<'s>, Choice) {
+        assert!(self.suits_devices(), "the host ranks");
+        let (forward, choice) = self.asked(forward, skipped);
+        (forward, Choice { temperature: self.grown.temperature, ..choice })
     }
 
     /// Makes the candidates of a row, for the token at `place` of the sequence, those of a node.
@@ -66,6 +84,11 @@ impl Ranking {
             Order::Likely(coupling) => coupling.value(draft_temperature, k, candidates),
         }
     }
+}
+
+/// The noise of forwards of a session that leaves out the first `skipped` tokens of the text.
+pub(in crate::speculate) fn noise_of(coupling: &Coupling, skipped: usize) -> Noise {
+    Noise { seed: coupling.seed(), temperature: coupling.temperature(), first: 1 + skipped }
 }
 
 /// How likely the verifier says a token at `place` to which a drafter gives the probability `p`.

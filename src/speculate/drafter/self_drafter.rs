@@ -151,8 +151,8 @@ impl Drafter for SelfDrafter {
     /// a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history, depth, rows, coupling, stats, mut observer } = budget;
-        // The device ranks without noise.
-        if self.phase.is_some() && observer.is_none() && coupling.is_none() {
+        let ranking = Ranking::new(self.choice, coupling, session);
+        if self.phase.is_some() && observer.is_none() && ranking.suits_devices() {
             return propose_in_one_launch(
                 self,
                 tree,
@@ -166,7 +166,6 @@ impl Drafter for SelfDrafter {
         let mut lap = Lap::start();
         let head = self.heads.take(tree.token(NodeId::ROOT), session.committed());
         let has_head = head.is_some();
-        let ranking = Ranking::new(self.choice, coupling, session);
         if let Some(candidates) = head {
             self.candidates.clear();
             self.candidates.extend_from_slice(candidates);
@@ -226,14 +225,15 @@ impl OneLaunchDrafter for SelfDrafter {
     }
 
     fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError> {
-        let Budget { session, history, depth, .. } = budget;
+        let Budget { session, history, depth, coupling, .. } = budget;
         self.forwards.clear();
         self.forwards.push(1);
         self.forwards.extend((1..depth).map(|_| self.growth_rows));
+        let ranking = Ranking::new(self.choice, coupling, session);
         let mut forward = session.forward(1)?;
         forward.push_behind(history[history.len() - 1]);
-        let phase = self.phase.expect("it was prepared");
-        forward.begin_growth(phase, depth, self.choice, Some(&self.skip));
+        let (forward, choice) = ranking.asked_of_growth(forward, 0);
+        forward.begin_growth(self.phase.expect("it was prepared"), depth, choice, Some(&self.skip));
         Ok(true)
     }
 

@@ -25,6 +25,14 @@ pub(crate) fn any_sampling(dice: &mut Dice) -> Sampling {
     }
 }
 
+/// A sampling that a device can draw by itself: without filters, greedy at times.
+pub(crate) fn any_draw(dice: &mut Dice) -> Sampling {
+    if dice.chance(30) {
+        return Sampling::GREEDY;
+    }
+    Sampling { temperature: *dice.pick(&[0.6, 1.0, 1.6]), seed: dice.bits(), ..Sampling::GREEDY }
+}
+
 pub(crate) fn any_shape(dice: &mut Dice) -> StepShape {
     StepShape {
         depth: dice.within(1, 6),
