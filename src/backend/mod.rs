@@ -158,6 +158,12 @@ pub trait Replay: Capabilities + Send + Debug {
     /// the hidden rows of all its rows, that of the row of this number. `None` if the graph declares none.
     fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]>;
 
+    /// As [`hidden`](Self::hidden), of the inner rows that the program leaves as number `part`.
+    ///
+    /// # Panics
+    /// If it leaves fewer.
+    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32];
+
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);

@@ -189,7 +189,8 @@ impl Loaded {
             let draft = Arc::new(model.load(&loaded, made.map(AsRef::as_ref), &heads)?);
             let mut set = ExecutableSet::clone(loaded.set());
             if model.reads_hidden_rows() {
-                set = set.with_kept_hidden(loaded.model().weights.as_ref())?;
+                let layers = draft.graph().layers_read();
+                set = set.with_kept_layers(loaded.model().weights.as_ref(), layers)?;
             }
             loaded = loaded.with_set(set.with_draft(&file.digest, draft));
         }

@@ -83,9 +83,17 @@ pub struct Program {
     pub shown: Region,
     /// The last hidden rows `[R, D]`, or `[W, D]`, left to be read as well, if the graph declares them.
     pub hidden: Option<Region>,
+    /// Rows `[R, D]`, or `[W, D]`, of the residual stream between layers, left to be read as well; none unless the
+    /// graph [keeps some](crate::ir::Graph::keep_inner).
+    pub inner: Vec<Region>,
 }
 
 impl Program {
+    /// What a forward leaves to be read: what is shown, the hidden rows, and the inner rows.
+    pub fn left(&self) -> impl Iterator<Item = &Region> {
+        [&self.shown].into_iter().chain(&self.hidden).chain(&self.inner)
+    }
+
     /// Elements of the rows that the host gives with every forward; 0 if it gives none.
     pub fn given_columns(&self) -> usize {
         let columns =

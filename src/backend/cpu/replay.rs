@@ -279,6 +279,12 @@ impl Replay for CpuReplay {
         Some(unsafe { self.arena.rows(region) }.row(output.index()))
     }
 
+    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32] {
+        let region = &self.executables.programs[program].inner[part];
+        // SAFETY: `&self`: no replay is running.
+        unsafe { self.arena.rows(region) }.row(output.index())
+    }
+
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
     }

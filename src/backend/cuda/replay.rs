@@ -19,7 +19,7 @@ use super::{
     capture::Graph,
     device::{DeviceBlock, Launch, PinnedBlock, check, is_busy},
     launches::{Addresses, Launches},
-    layout::{InputWords, ResultWords},
+    layout::{InputWords, left_of},
     phase::Phase,
     places::{Places, upload_ropes},
     scratch::Scratch,
@@ -34,11 +34,10 @@ struct Ready {
     /// The kernels of every step, which the graph was captured from if there is one.
     steps: IdVec<StepId, StepKernels>,
     words: InputWords,
-    results: ResultWords,
     /// Address of its inputs.
     inputs_at: u64,
-    /// Where its results lie: address of what is shown, of hidden rows.
-    sources: [u64; 2],
+    /// What it leaves to be read, what is shown first: where the host reads it, and its address.
+    left_at: Arc<[(Range<usize>, u64)]>,
 }
 
 /// Where what the programs of a replay share is in device memory.
@@ -141,12 +140,8 @@ impl CudaReplay {
         };
         for program in programs.iter() {
             let words = InputWords::of(program, options);
-            let sources = [
-                at(places.arena + program.shown.offset_bytes),
-                program.hidden.map_or(0, |h| at(places.arena + h.offset_bytes)),
-            ];
             let steps = replay.kernels(program, at(places.inputs))?;
-            let ready = replay.ready(program, steps, words, sources, at(places.inputs))?;
+            let ready = replay.ready(program, steps, words, at(places.inputs))?;
             replay.ready.push(ready);
         }
         Ok(replay)
@@ -226,15 +221,16 @@ impl CudaReplay {
         program: &Program,
         steps: IdVec<StepId, StepKernels>,
         words: InputWords,
-        sources: [u64; 2],
         inputs_at: u64,
     ) -> Result<Ready, BackendError> {
-        let results = ResultWords::of(program);
+        let arena = self.ground.arena;
+        let at = |(words, region): (_, &Region)| (words, arena + region.offset_bytes as u64);
+        let left_at: Arc<[_]> = left_of(program).map(at).collect();
         self.write_rows(words, &words.padding());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
             replay.send_inputs(words.words, inputs_at)?;
             replay.put(steps.iter())?;
-            replay.fetch_results(results, sources)
+            replay.fetch(&left_at)
         };
         let streams = steps.iter().any(|step| step.unit.is_some());
         if self.executables.device.is_cold(steps.iter().flat_map(|step| &step.launches)) {
@@ -244,7 +240,7 @@ impl CudaReplay {
             Way::Graph => Some(self.capture(streams, all)?),
             Way::Eager => None,
         };
-        Ok(Ready { graph, steps, words, results, inputs_at, sources })
+        Ok(Ready { graph, steps, words, inputs_at, left_at })
     }
 
     /// Sends the first words of what the host has written.
@@ -255,25 +251,20 @@ impl CudaReplay {
         check("send the rows", unsafe { result::memcpy_htod_async(at, words, self.stream.cu_stream()) })
     }
 
-    fn fetch_results(&mut self, results: ResultWords, sources: [u64; 2]) -> Result<(), BackendError> {
-        let ResultWords { shown, hidden } = results;
-        self.fetch(0..shown, sources[0])?;
-        self.fetch(shown..shown + hidden, sources[1])
-    }
-
-    /// Fetches the hidden rows of a program's forward to where they are read.
+    /// Fetches the hidden and inner rows of a program's forward to where they are read.
     pub(super) fn fetch_hidden(&mut self, program: ProgramId) -> Result<(), BackendError> {
-        let Ready { results: ResultWords { shown, hidden }, sources, .. } = self.ready[program];
-        self.fetch(shown..shown + hidden, sources[1])
+        let left_at = Arc::clone(&self.ready[program].left_at);
+        self.fetch(&left_at[1..])
     }
 
-    fn fetch(&mut self, places: Range<usize>, from: u64) -> Result<(), BackendError> {
-        let to = &mut self.results.floats_mut()[places];
-        if to.is_empty() || from == 0 {
-            return Ok(());
-        }
-        // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
-        check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, self.stream.cu_stream()) })
+    /// Fetches what lies at addresses to where the host reads it.
+    fn fetch(&mut self, left: &[(Range<usize>, u64)]) -> Result<(), BackendError> {
+        let stream = self.stream.cu_stream();
+        left.iter().try_for_each(|(words, from)| {
+            let to = &mut self.results.floats_mut()[words.clone()];
+            // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
+            check("fetch results", unsafe { result::memcpy_dtoh_async(to, *from, stream) })
+        })
     }
 
     /// The verification by a program, of the best nodes of a grown tree if one is named.
@@ -299,9 +290,9 @@ impl CudaReplay {
             return graph.launch("launch a graph");
         }
         self.executables.device.bind()?;
-        let Ready { results, sources, .. } = self.ready[program];
         self.forward(program)?;
-        self.fetch_results(results, sources)
+        let left_at = Arc::clone(&self.ready[program].left_at);
+        self.fetch(&left_at)
     }
 
     fn replay_steps(
@@ -322,7 +313,8 @@ impl CudaReplay {
     ) -> Result<(), BackendError> {
         self.executables.device.bind()?;
         let executables = Arc::clone(&self.executables);
-        let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
+        let Ready { words, inputs_at, ref left_at, .. } = self.ready[program];
+        let left_at = Arc::clone(left_at);
         self.send_inputs(words.words, inputs_at)?;
         check("send the rows", self.stream.synchronize())?;
         observer(Moment::Begun);
@@ -341,7 +333,7 @@ impl CudaReplay {
             observer(Moment::ShareDone(number));
             observer(Moment::StepDone(number));
         }
-        self.fetch_results(results, sources)?;
+        self.fetch(&left_at)?;
         check("fetch results", self.stream.synchronize())
     }
 
@@ -394,6 +386,15 @@ impl CudaReplay {
         })
     }
 
+    /// A row of what a program leaves as number `place`.
+    fn row_left(&self, program: ProgramId, place: usize, output: OutputId) -> &[f32] {
+        let region = self.executables.programs()[program].left().nth(place).expect("the program leaves it");
+        let output = output.index();
+        assert!(output < region.rows, "output {output} of {}", region.rows);
+        let first = self.ready[program].left_at[place].0.start + output * region.row_stride;
+        &self.results.floats()[first..][..region.columns]
+    }
+
     /// After a failure: rows that can be walked, of logits or of candidates, of which there is one.
     fn show_nothing(&mut self, program: ProgramId) {
         if self.failure().is_none() {
@@ -428,18 +429,17 @@ impl Replay for CudaReplay {
     }
 
     fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {
-        let region = &self.executables.programs()[program].shown;
-        let output = output.index();
-        assert!(output < region.rows, "output {output} of {}", region.rows);
-        &self.results.floats()[output * region.row_stride..][..region.columns]
+        self.row_left(program, 0, output)
     }
 
     fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        let region = self.executables.programs()[program].hidden.as_ref()?;
-        let output = output.index();
-        assert!(output < region.rows, "output {output} of {}", region.rows);
-        let first = self.ready[program].results.shown + output * region.row_stride;
-        Some(&self.results.floats()[first..][..region.columns])
+        self.executables.programs()[program].hidden.as_ref()?;
+        Some(self.row_left(program, 1, output))
+    }
+
+    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32] {
+        let before = 1 + usize::from(self.executables.programs()[program].hidden.is_some());
+        self.row_left(program, before + part, output)
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

@@ -10,7 +10,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, KvSpec, Op, WeightId, WeightSpec, verify},
+    ir::{ConvSpec, Graph, KvSpec, Op, TextRows, WeightId, WeightSpec, verify},
     model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
@@ -93,6 +93,7 @@ impl HiddenStateGraph {
         let x = graph.add(Op::Add, &[token, hidden], None)?;
         let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;
         frame.end(&mut graph, &recipe, x, norm, head)?;
+        graph.set_text_rows(TextRows { layers: vec![verifier.layers()], joining: None });
         verify::verify(&graph)?;
         Ok(Self { graph, halves, first })
     }

@@ -151,6 +151,10 @@ impl Replay for FaultyReplay {
         self.inner.hidden(program, output)
     }
 
+    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32] {
+        self.inner.inner(program, part, output)
+    }
+
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         let further: Vec<u32> = from.iter().map(|slot| (slot + 1).min(self.last_slot)).collect();
         let is_off = self.executables.fault == Fault::OffByOneSlot;
