@@ -25,12 +25,12 @@ pub struct DraftModel {
 enum Files {
     /// A model by itself.
     Plain(Box<Model>),
-    /// One layer over a verifier's hidden rows.
+    /// One layer over a verifier's hidden rows: a hidden-state drafter or an EAGLE-3 head.
     HiddenState(Box<HiddenStateModel>),
 }
 
 impl DraftModel {
-    /// Opens a model file or folder, or the folder of a hidden-state drafter.
+    /// Opens a model file or folder, or the folder of a hidden-state drafter or an EAGLE-3 head.
     ///
     /// # Errors
     /// [`Error`] of kind `Input`, which names the file and what is wrong in it.
@@ -101,7 +101,7 @@ impl DraftModel {
                 let (graph, weights) = in_eight_bits(&graph, weights, lent, verifier.threads());
                 let draft = match made {
                     Some(made) => made.clone(),
-                    None => set.beside(&graph, weights.as_ref(), model.config().context)?,
+                    None => set.beside(&graph, weights.as_ref(), model.context(set.model_context()))?,
                 };
                 Ok(draft.with_heads(weights.as_ref(), heads)?)
             }
