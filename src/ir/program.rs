@@ -89,6 +89,14 @@ pub struct Program {
 }
 
 impl Program {
+    /// Rows of the residual stream that are left to be read: the hidden rows as number 0, then the inner rows.
+    pub fn rows_left(&self, part: usize) -> Option<&Region> {
+        match part.checked_sub(1) {
+            None => self.hidden.as_ref(),
+            Some(inner) => self.inner.get(inner),
+        }
+    }
+
     /// What a forward leaves to be read: what is shown, the hidden rows, and the inner rows.
     pub fn left(&self) -> impl Iterator<Item = &Region> {
         [&self.shown].into_iter().chain(&self.hidden).chain(&self.inner)

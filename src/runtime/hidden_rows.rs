@@ -72,7 +72,8 @@ impl HiddenRows {
         let last = hidden_row(replay, program, output);
         let (inner, rest) = row.split_at_mut(self.inner * last.len());
         for (part, to) in inner.chunks_exact_mut(last.len()).enumerate() {
-            to.copy_from_slice(replay.inner(program, part, OutputId::new(output)));
+            let row = replay.hidden(program, 1 + part, OutputId::new(output));
+            to.copy_from_slice(row.expect("programs leave what is kept"));
         }
         if !rest.is_empty() {
             rest.copy_from_slice(last);

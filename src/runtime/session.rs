@@ -415,7 +415,7 @@ impl Session {
 /// # Panics
 /// If the model's graph declares no hidden rows.
 pub(super) fn hidden_row(replay: &dyn Replay, program: ProgramId, output: usize) -> &[f32] {
-    let row = replay.hidden(program, OutputId::new(output));
+    let row = replay.hidden(program, 0, OutputId::new(output));
     row.expect("the model's graph declares its hidden rows")
 }
 

@@ -144,12 +144,8 @@ impl Replay for EagerReplay {
         self.replay.shown(program, output)
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        self.replay.hidden(program, output)
-    }
-
-    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32] {
-        self.replay.inner(program, part, output)
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        self.replay.hidden(program, part, output)
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

@@ -432,14 +432,11 @@ impl Replay for CudaReplay {
         self.row_left(program, 0, output)
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        self.executables.programs()[program].hidden.as_ref()?;
-        Some(self.row_left(program, 1, output))
-    }
-
-    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32] {
-        let before = 1 + usize::from(self.executables.programs()[program].hidden.is_some());
-        self.row_left(program, before + part, output)
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        let made = &self.executables.programs()[program];
+        made.rows_left(part)?;
+        // What is shown comes before.
+        Some(self.row_left(program, part + usize::from(made.hidden.is_some()), output))
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

@@ -320,16 +320,10 @@ impl Replay for ReferenceReplay {
         unsafe { self.arena.rows(region) }.row(output.index())
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        let region = self.executables.programs[program].hidden.as_ref()?;
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        let region = self.executables.programs[program].rows_left(part)?;
         // SAFETY: `&self`: no replay is running.
         Some(unsafe { self.arena.rows(region) }.row(output.index()))
-    }
-
-    fn inner(&self, program: ProgramId, part: usize, output: OutputId) -> &[f32] {
-        let region = &self.executables.programs[program].inner[part];
-        // SAFETY: `&self`: no replay is running.
-        unsafe { self.arena.rows(region) }.row(output.index())
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {
