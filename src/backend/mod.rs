@@ -154,9 +154,10 @@ pub trait Replay: Capabilities + Send + Debug {
     /// An output of the last replay, which must have been of `program`: logits `[V]`, or a row of candidates.
     fn shown(&self, program: ProgramId, output: OutputId) -> &[f32];
 
-    /// The hidden row `[D]` of an output of the last replay, which must have been of `program`; where the program keeps
-    /// the hidden rows of all its rows, that of the row of this number. `None` if the graph declares none.
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]>;
+    /// The row `[D]` of an output of the last replay, which must have been of `program`, among those that the program
+    /// [leaves](Program::rows_left) as number `part`: 0 is the hidden row. Where the program keeps the rows of all its
+    /// rows, that of the row of this number. `None` if the graph declares none.
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]>;
 
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.

@@ -4,6 +4,7 @@
 mod arena;
 mod example;
 mod golden;
+mod inner_rows;
 mod interpreter;
 mod meaning;
 mod mixed_formats;

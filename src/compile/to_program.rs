@@ -62,5 +62,6 @@ pub(super) fn to_program_placed(
         groups: graph.groups(),
         shown: layout.regions[&shown],
         hidden: graph.hidden().map(|hidden| layout.regions[&hidden]),
+        inner: graph.inner().iter().map(|inner| layout.regions[inner]).collect(),
     })
 }

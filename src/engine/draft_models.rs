@@ -25,12 +25,12 @@ pub struct DraftModel {
 enum Files {
     /// A model by itself.
     Plain(Box<Model>),
-    /// One layer over a verifier's hidden rows.
+    /// One layer over a verifier's hidden rows: a hidden-state drafter or an EAGLE-3 head.
     HiddenState(Box<HiddenStateModel>),
 }
 
 impl DraftModel {
-    /// Opens a model file or folder, or the folder of a hidden-state drafter.
+    /// Opens a model file or folder, or the folder of a hidden-state drafter or an EAGLE-3 head.
     ///
     /// # Errors
     /// [`Error`] of kind `Input`, which names the file and what is wrong in it.
@@ -101,7 +101,7 @@ impl DraftModel {
                 let (graph, weights) = in_eight_bits(&graph, weights, lent, verifier.threads());
                 let draft = match made {
                     Some(made) => made.clone(),
-                    None => set.beside(&graph, weights.as_ref(), model.config().context)?,
+                    None => set.beside(&graph, weights.as_ref(), model.context(set.model_context()))?,
                 };
                 Ok(draft.with_heads(weights.as_ref(), heads)?)
             }
@@ -189,7 +189,8 @@ impl Loaded {
             let draft = Arc::new(model.load(&loaded, made.map(AsRef::as_ref), &heads)?);
             let mut set = ExecutableSet::clone(loaded.set());
             if model.reads_hidden_rows() {
-                set = set.with_kept_hidden(loaded.model().weights.as_ref())?;
+                let layers = draft.graph().layers_read();
+                set = set.with_kept_layers(loaded.model().weights.as_ref(), layers)?;
             }
             loaded = loaded.with_set(set.with_draft(&file.digest, draft));
         }

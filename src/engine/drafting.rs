@@ -201,7 +201,8 @@ pub(super) fn bytes_beside(
         let draft = loaded.set().draft(&file.digest)?;
         bytes += draft.memory(&ModelDrafter::session_options(options, draft, shape)).session_bytes;
         if loaded.reads_hidden_rows(kind)? {
-            of_hidden = options.context * loaded.set().model_width() * size_of::<f32>();
+            let (layers, width) = (loaded.set().kept_layers().len(), loaded.set().model_width());
+            of_hidden = options.context * layers * width * size_of::<f32>();
         }
     }
     Ok(bytes + of_hidden)

@@ -64,6 +64,9 @@ pub fn graph_text(graph: &Graph) -> String {
     if let Some(hidden) = graph.hidden() {
         let _ = writeln!(out, "hidden {hidden}");
     }
+    for inner in graph.inner() {
+        let _ = writeln!(out, "inner {inner}");
+    }
     if let Some(shown) = graph.shown() {
         let _ = writeln!(out, "{} {shown}", what_is_shown(&graph.node(shown).op));
     }
@@ -158,6 +161,9 @@ pub fn program_text(program: &Program) -> String {
     }
     if let Some(hidden) = program.hidden {
         let _ = writeln!(out, "hidden {}", operand_text(&Operand::Arena(hidden)));
+    }
+    for inner in &program.inner {
+        let _ = writeln!(out, "inner {}", operand_text(&Operand::Arena(*inner)));
     }
     let shown = program.steps.iter().find(|step| step.result.region() == Some(program.shown));
     let what = shown.map_or("logits", |step| what_is_shown(&step.op));

@@ -9,7 +9,7 @@ use petgraph::{
 };
 use ygg_kernels::{RopePairing, WeightFormat};
 
-use super::{GraphError, Op, Residence, Rows, ValueType};
+use super::{GraphError, Op, ReducedHead, Residence, Rows, TextRows, ValueType};
 
 /// A value, which is the result of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -179,7 +179,11 @@ pub struct Graph {
     groups: u32,
     binding: Option<Binding>,
     shown: Option<ValueId>,
-    hidden: Option<ValueId>,
+    pub(super) hidden: Option<ValueId>,
+    /// Rows of the residual stream between layers that stay readable, in order of their layers.
+    pub(super) inner: Vec<ValueId>,
+    pub(super) text_rows: Option<TextRows>,
+    pub(super) reduced: Option<ReducedHead>,
 }
 
 impl Graph {
@@ -195,6 +199,9 @@ impl Graph {
             binding: None,
             shown: None,
             hidden: None,
+            inner: Vec::new(),
+            text_rows: None,
+            reduced: None,
         }
     }
 
@@ -273,23 +280,6 @@ impl Graph {
         self.hidden = Some(value);
     }
 
-    /// Makes a graph that keeps the hidden rows of its outputs keep those of all its rows, `[W, D]`.
-    ///
-    /// # Errors
-    /// [`GraphError::Law`] if the hidden rows are not selected among others.
-    pub fn keep_all_hidden(&mut self) -> Result<(), GraphError> {
-        let selected = self.hidden.filter(|value| matches!(self.node(*value).op, Op::SelectRows));
-        let Some(selected) = selected else {
-            return Err(GraphError::Law {
-                place: "the hidden rows".to_owned(),
-                expected: "rows that are selected among all".to_owned(),
-                found: self.hidden.map_or("none".to_owned(), |value| self.node(value).op.name().to_owned()),
-            });
-        };
-        self.hidden = Some(self.operands(selected)[0]);
-        Ok(())
-    }
-
     /// Makes a graph that shows logits show candidates among them, at most `most` of a row.
     ///
     /// # Errors
@@ -300,7 +290,8 @@ impl Graph {
             expected: "declared logits".to_owned(),
             found: "none".to_owned(),
         })?;
-        let candidates = Op::Candidates { head: None, most, tokens: None };
+        let tokens = self.reduced.as_ref().map(|reduced| reduced.tokens.clone());
+        let candidates = Op::Candidates { head: None, most, tokens };
         self.shown = Some(self.add(candidates, &[logits], None)?);
         Ok(())
     }
@@ -323,11 +314,8 @@ impl Graph {
                 self.dag.add_edge(new.0, reader, operand);
             }
         }
-        for kept in [&mut self.shown, &mut self.hidden] {
-            if *kept == Some(old) {
-                *kept = Some(new);
-            }
-        }
+        let kept = [&mut self.shown, &mut self.hidden].into_iter().flatten().chain(&mut self.inner);
+        kept.filter(|kept| **kept == old).for_each(|kept| *kept = new);
     }
 
     /// Removes a value that nothing reads.
@@ -489,9 +477,9 @@ impl Graph {
         self.hidden
     }
 
-    /// What is read once a forward is over: what is shown, and the hidden rows.
+    /// What is read once a forward is over: what is shown, the hidden rows, and the inner rows.
     pub fn kept(&self) -> impl Iterator<Item = ValueId> {
-        self.shown.into_iter().chain(self.hidden)
+        self.shown.into_iter().chain(self.hidden).chain(self.inner.iter().copied())
     }
 
     /// Whether a value is read once a forward is over.

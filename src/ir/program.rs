@@ -83,9 +83,25 @@ pub struct Program {
     pub shown: Region,
     /// The last hidden rows `[R, D]`, or `[W, D]`, left to be read as well, if the graph declares them.
     pub hidden: Option<Region>,
+    /// Rows `[R, D]`, or `[W, D]`, of the residual stream between layers, left to be read as well; none unless the
+    /// graph [keeps some](crate::ir::Graph::keep_inner).
+    pub inner: Vec<Region>,
 }
 
 impl Program {
+    /// Rows of the residual stream that are left to be read: the hidden rows as number 0, then the inner rows.
+    pub fn rows_left(&self, part: usize) -> Option<&Region> {
+        match part.checked_sub(1) {
+            None => self.hidden.as_ref(),
+            Some(inner) => self.inner.get(inner),
+        }
+    }
+
+    /// What a forward leaves to be read: what is shown, the hidden rows, and the inner rows.
+    pub fn left(&self) -> impl Iterator<Item = &Region> {
+        [&self.shown].into_iter().chain(&self.hidden).chain(&self.inner)
+    }
+
     /// Elements of the rows that the host gives with every forward; 0 if it gives none.
     pub fn given_columns(&self) -> usize {
         let columns =

@@ -43,7 +43,9 @@ impl Graph {
             OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
             OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
         };
-        let mut all: Vec<WeightId> = self.topological().into_iter().flat_map(of_op).collect();
+        let joining = self.text_rows.as_ref().and_then(|rows| rows.joining.as_ref());
+        let joining = joining.into_iter().flat_map(|joining| joining.weights.iter().copied());
+        let mut all: Vec<WeightId> = self.topological().into_iter().flat_map(of_op).chain(joining).collect();
         all.sort_unstable();
         all.dedup();
         all

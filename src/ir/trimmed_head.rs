@@ -1,4 +1,5 @@
-//! A trimmed head: a graph whose logits are those of some tokens only.
+//! A trimmed head: a graph whose logits are those of some tokens only, because it was trimmed, or was made for those
+//! alone.
 
 use std::sync::Arc;
 
@@ -9,6 +10,33 @@ use super::{Graph, GraphError, Op, ValueId, WeightId, WeightSpec};
 /// Row `i` of the head is that of the `i`-th token, so equal logits keep the order of their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadTokens(Arc<[u32]>);
+
+/// A head that was made for some tokens of a larger vocabulary: logit `i` is that of the `i`-th.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReducedHead {
+    /// The tokens.
+    pub tokens: HeadTokens,
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+}
+
+impl ReducedHead {
+    /// Of some tokens those that the head has, and the rows of their logits.
+    ///
+    /// # Errors
+    /// [`HeadTokensError`] if it has none of them.
+    pub fn of(&self, tokens: &HeadTokens) -> Result<(HeadTokens, HeadTokens), HeadTokensError> {
+        let row = |token: &u32| self.tokens.as_slice().binary_search(token).ok();
+        let both =
+            tokens.as_slice().iter().filter_map(|token| Some((*token, u32::try_from(row(token)?).ok()?)));
+        let (kept, rows): (Vec<u32>, Vec<u32>) = both.unzip();
+        if kept.is_empty() {
+            let found = format!("none of the {} that the head was made for", self.tokens.len());
+            return Err(HeadTokensError { vocabulary: self.vocabulary, found });
+        }
+        Ok((HeadTokens(kept.into()), HeadTokens(rows.into())))
+    }
+}
 
 /// Token ids that no head can keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +103,16 @@ impl HeadTokens {
 }
 
 impl Graph {
+    /// Declares that the logits are those of some tokens only.
+    pub fn set_reduced_head(&mut self, head: ReducedHead) {
+        self.reduced = Some(head);
+    }
+
+    /// The tokens whose logits the graph shows, if they are some of a larger vocabulary.
+    pub fn reduced_head(&self) -> Option<&ReducedHead> {
+        self.reduced.as_ref()
+    }
+
     /// The matrix `[V, K]` whose product is the logits that the graph shows.
     ///
     /// # Errors

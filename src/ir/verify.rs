@@ -3,12 +3,12 @@
 //! 1. Every value's type is what its op infers from its operands.
 //! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append. Each layer of
 //!    convolutions has one.
-//! 3. What is shown is declared and float, one row per output; so are the hidden rows, if declared, or they are all
-//!    rows of the forward; candidates are read by nothing else.
+//! 3. What is shown is declared and float, one row per output; so are the hidden rows and the inner rows, if declared,
+//!    or they are all rows of the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
 //!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
 
-use super::{Dtype, Graph, GraphError, GroupId, Op, ValueId};
+use super::{Dtype, Graph, GraphError, GroupId, Op, ValueId, ValueType};
 
 /// Checks the whole law.
 ///
@@ -89,9 +89,10 @@ fn shown(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     if found.dtype != Dtype::F32 || found.rows != graph.outputs_rows() {
         return Err(law("what is shown", "float rows, one per output", found));
     }
-    if let Some(found) = graph.hidden().map(of)
-        && (found.dtype != Dtype::F32 || ![graph.outputs_rows(), graph.width_rows()].contains(&found.rows))
-    {
+    let rows = [graph.outputs_rows(), graph.width_rows()];
+    let is_unlawful = |found: &ValueType| found.dtype != Dtype::F32 || !rows.contains(&found.rows);
+    let hidden = graph.hidden().into_iter().chain(graph.inner().iter().copied());
+    if let Some(found) = hidden.map(of).find(is_unlawful) {
         return Err(law("the hidden rows", "float rows, one per output or one per row", found));
     }
     let candidates = order.iter().filter(|value| matches!(graph.node(**value).op, Op::Candidates { .. }));

@@ -410,7 +410,7 @@ impl StepSubject {
         // A drafter model may know shorter texts and other tokens that nothing uses.
         session.assume_committed(context.min(session.context().saturating_sub(GROWTHS + 1 + lacking)));
         let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
-        let mut forward = session.forward(1 + lacking)?;
+        let mut forward = session.forward_text(1 + lacking)?;
         (0..=lacking).for_each(|_| forward.push_behind(token.min(known - 1)));
         let choice = Choice { k: kept, temperature: Some(DRAFT_TEMPERATURE) };
         let at = Instant::now();

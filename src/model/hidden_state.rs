@@ -1,17 +1,17 @@
-//! Opens a hidden-state drafter: a folder like a model's, without embedding and head, which it shares with its
-//! verifier.
+//! Opens a drafter of one layer over its verifier's hidden rows: a hidden-state drafter, which shares embedding and head
+//! with its verifier, or an EAGLE-3 head as others publish it.
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
 use super::{
-    Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable,
-    family::{EH_PROJ, HiddenStateGraph},
-    lend,
+    Eagle3, Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable,
+    family::{Cut, HiddenStateGraph},
+    gguf, lend,
     open::place_of,
     safetensors,
 };
 use crate::{
-    ir::{Graph, WeightId, WeightSource},
+    ir::{Graph, WeightId, WeightSource, WeightSpec},
     storage::MappedFile,
 };
 
@@ -20,52 +20,75 @@ use crate::{
 pub(super) struct HiddenStateParts {
     pub(super) config: ModelConfig,
     pub(super) verifier: String,
+    /// What an EAGLE-3 head's files say; `None` for a hidden-state drafter.
+    pub(super) eagle3: Option<Eagle3>,
     pub(super) identity: Identity,
     pub(super) tensors: TensorTable,
 }
 
+impl HiddenStateParts {
+    /// The graph over the model that `verifier` is the graph of.
+    ///
+    /// # Errors
+    /// As [`HiddenStateModel::over`].
+    pub(super) fn graph(&self, verifier: &Graph) -> Result<HiddenStateGraph, ModelError> {
+        match &self.eagle3 {
+            Some(head) => HiddenStateGraph::eagle3(&self.config, head, &self.tensors, verifier),
+            None => HiddenStateGraph::new(&self.config, &self.tensors, verifier),
+        }
+    }
+}
+
 /// One decoder layer that drafts from the hidden rows of the verifier that it was trained for.
 ///
-/// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row
-/// (its residual stream before the final norm) at `p - 1`, each normalised, projected together by `eh_proj.weight`; its
-/// logits, by the verifier's head, are for the token at `p + 1`.
+/// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row at
+/// `p - 1`; its logits are for the token at `p + 1`. A hidden-state drafter reads the verifier's residual stream before
+/// the final norm, projects both rows, each normalised, by `eh_proj.weight`, and has the verifier's head. An EAGLE-3
+/// head reads rows of several layers, joined by `fc.weight`, and has a head of its own.
 #[derive(Debug)]
 pub struct HiddenStateModel {
-    config: ModelConfig,
-    verifier: String,
-    tensors: TensorTable,
+    parts: HiddenStateParts,
     files: Vec<MappedFile>,
-    identity: Identity,
 }
 
 impl HiddenStateModel {
-    /// The drafter in the folder at `path`; `None` if what is there says that it is something else.
+    /// The drafter in the folder or the GGUF file at `path`; `None` if what is there says that it is something else.
     ///
     /// # Errors
     /// [`ModelError`], which names the file and what is wrong in it.
     pub fn open(path: &Path) -> Result<Option<Self>, ModelError> {
-        let Some((parts, files)) = safetensors::open_hidden_state(path)? else { return Ok(None) };
-        let HiddenStateParts { config, verifier, identity, tensors } = parts;
-        Ok(Some(Self { config, verifier, tensors, files, identity }))
+        let opened = if path.is_file() {
+            gguf::open_hidden_state(path)?
+        } else {
+            safetensors::open_hidden_state(path)?
+        };
+        Ok(opened.map(|(parts, files)| Self { parts, files }))
     }
 
     /// Its configuration.
     pub fn config(&self) -> &ModelConfig {
-        &self.config
+        &self.parts.config
     }
 
-    /// The name of the verifier that it was trained for.
+    /// The name of the verifier that it was trained for; empty if its files name none.
     pub fn verifier(&self) -> &str {
-        &self.verifier
+        &self.parts.verifier
+    }
+
+    /// The longest text that it drafts after, with a verifier that was made for `context` tokens. An EAGLE-3 head's
+    /// files say how long its training texts were; other programs let it draft as far as the verifier goes.
+    pub fn context(&self, context: usize) -> usize {
+        let own = self.parts.config.context;
+        if self.parts.eagle3.is_some() { own.max(context) } else { own }
     }
 
     /// What binds a plan to this drafter.
     pub fn fingerprint(&self) -> ModelFingerprint {
-        self.identity.finish(&self.tensors, |info| lend(&self.files, info))
+        self.parts.identity.finish(&self.parts.tensors, |info| lend(&self.files, info))
     }
 
     /// Its graph over the model that `verifier` is the graph of, with whose weights it begins, and the source of all of
-    /// them: `weights` are the verifier's.
+    /// them: `weights` are the verifier's. The graph says [which of the verifier's rows](Graph::layers_read) it reads.
     ///
     /// # Errors
     /// [`ModelError`] for a verifier that it was not made for, and for tensors that are missing or have another shape.
@@ -74,33 +97,25 @@ impl HiddenStateModel {
         verifier: &Graph,
         weights: Arc<dyn WeightSource>,
     ) -> Result<(Graph, Arc<dyn WeightSource>), ModelError> {
-        let made = HiddenStateGraph::new(&self.config, &self.tensors, verifier)?;
-        let HiddenStateGraph { graph, halves, first } = made;
-        let (first, count) = (first.0 as usize, graph.weights().len());
-        let places = (first..count).map(|id| {
-            let weight = &graph.weights()[id];
-            match halves.iter().position(|half| half.0 as usize == id) {
-                Some(half) => Place::Gathered(self.half(half)),
-                None => Place::Mapped(place_of(weight, &self.tensors)),
+        let HiddenStateGraph { graph, cuts, first } = self.parts.graph(verifier)?;
+        let tensors = &self.parts.tensors;
+        let first = first.0 as usize;
+        let place = |(number, spec): (usize, &WeightSpec)| {
+            let id = WeightId(u32::try_from(number).expect("few weights"));
+            match cuts.get(&id) {
+                Some(cut) => Place::Cut(tensors[&cut.name].clone(), cut.clone()),
+                None => Place::Whole(place_of(spec, tensors)),
             }
-        });
-        let places = places.collect();
+        };
+        let places = graph.weights().iter().enumerate().skip(first).map(place).collect();
         Ok((graph, Arc::new(BothWeights { verifier: weights, first, places, files: self.files.clone() })))
-    }
-
-    /// The columns of the projection that are the token's (0) or the hidden row's (1), row by row.
-    fn half(&self, half: usize) -> Vec<u8> {
-        let info = &self.tensors[EH_PROJ];
-        let row_bytes = info.bytes.len() / info.shape[0];
-        let rows = lend(&self.files, info).chunks_exact(row_bytes);
-        rows.flat_map(|row| &row[half * (row_bytes / 2)..][..row_bytes / 2]).copied().collect()
     }
 }
 
 /// Where a weight of the drafter's own lies.
 enum Place {
-    Mapped(TensorInfo),
-    Gathered(Vec<u8>),
+    Whole(TensorInfo),
+    Cut(TensorInfo, Cut),
 }
 
 /// The verifier's weights, and the drafter's own after them.
@@ -116,9 +131,21 @@ impl WeightSource for BothWeights {
         let Some(own) = (weight.0 as usize).checked_sub(self.first) else {
             return self.verifier.bytes(weight);
         };
-        Cow::Borrowed(match &self.places[own] {
-            Place::Mapped(info) => lend(&self.files, info),
-            Place::Gathered(bytes) => bytes,
-        })
+        match &self.places[own] {
+            Place::Whole(info) => Cow::Borrowed(lend(&self.files, info)),
+            Place::Cut(info, cut) => Cow::Owned(cut_out(info, cut, lend(&self.files, info))),
+        }
+    }
+}
+
+/// The bytes of a part of a tensor, row by row.
+fn cut_out(info: &TensorInfo, cut: &Cut, whole: &[u8]) -> Vec<u8> {
+    let bytes_of = |columns: usize| info.format.row_bytes(columns).expect("whole blocks were checked");
+    let row_bytes = whole.len() / info.shape[0];
+    let within = bytes_of(cut.columns.start)..bytes_of(cut.columns.end);
+    let part = |row: usize| &whole[row * row_bytes..][within.clone()];
+    match &cut.rows {
+        None => (0..info.shape[0]).flat_map(part).copied().collect(),
+        Some(rows) => rows.iter().flat_map(|row| part(*row as usize)).copied().collect(),
     }
 }

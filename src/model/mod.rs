@@ -13,6 +13,7 @@
 mod check;
 mod config;
 mod contents;
+mod eagle3;
 mod error;
 mod family;
 mod fingerprint;
@@ -32,6 +33,7 @@ pub use check::check_bytes;
 use config::ConfigKeys;
 pub use config::ModelConfig;
 pub use contents::Contents;
+use eagle3::Eagle3;
 pub use error::ModelError;
 pub use family::Family;
 use fingerprint::Identity;

@@ -16,6 +16,7 @@ use crate::{
 
 use super::{
     RuntimeError, SessionOptions,
+    hidden_rows::Keeping,
     role::{DraftVariant, PrefillId, Role, WidthId},
     variants::Changed,
 };
@@ -104,12 +105,15 @@ pub struct Memory {
 #[derive(Clone, Debug)]
 pub struct ExecutableSet {
     pub(super) executables: Arc<dyn Executables>,
+    /// Planned widths, ascending; where forwards of text have graphs of their own, then the same for those.
     widths: IdVec<WidthId, usize>,
-    logits: IdVec<WidthId, ProgramId>,
-    candidates: IdVec<WidthId, ProgramId>,
+    /// How many planned widths there are.
+    planned: usize,
+    pub(super) logits: IdVec<WidthId, ProgramId>,
+    pub(super) candidates: IdVec<WidthId, ProgramId>,
     prefill: IdVec<PrefillId, ProgramId>,
-    /// The programs that prefill and keep the hidden rows of all tokens, if there are any.
-    pub(super) keeping: Option<IdVec<PrefillId, ProgramId>>,
+    /// Which rows between layers are kept, and the programs that prefill and keep those of all tokens, if there are any.
+    pub(super) keeping: Option<Keeping>,
     /// The model's graph, with the matrices of variants after its weights.
     pub(super) graph: Graph,
     /// Variants, each with its programs.
@@ -139,6 +143,12 @@ fn one_row(
 ) -> Result<(Program, PackedSizes), RuntimeError> {
     let sizes = backend::packed_sizes(device.tier).ok_or(RuntimeError::NotStreamed { tier: device.tier })?;
     Ok((compile(graph, Binding { width: 1, outputs: 1 }, device)?, sizes))
+}
+
+/// A graph as forwards of nodes have it, and as those of text do where that is another.
+pub(super) fn of_nodes_and_text(graph: &Graph) -> Result<Vec<Graph>, RuntimeError> {
+    let of_text = graph.of_text().map_err(|error| CompileError::Unlawful { stage: "of_text", error })?;
+    Ok([graph.clone()].into_iter().chain(of_text).collect())
 }
 
 impl ExecutableSet {
@@ -180,7 +190,7 @@ impl ExecutableSet {
         model_context: usize,
     ) -> Result<Self, RuntimeError> {
         let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = self.device;
-        let (widths, threads) = (self.widths.to_vec(), self.threads);
+        let (widths, threads) = (self.widths().to_vec(), self.threads);
         let resident = None;
         let options = SetOptions { tier, kv_format, activations, widths, model_context, threads, resident };
         let load = |programs, _: &DeviceSpec| self.executables.beside(programs, weights, threads);
@@ -210,20 +220,26 @@ impl ExecutableSet {
         choosing
             .show_candidates(Self::MOST_CANDIDATES)
             .map_err(|error| CompileError::Unlawful { stage: "show_candidates", error })?;
+        let showing = of_nodes_and_text(&graph)?;
+        let choosing = of_nodes_and_text(&choosing)?;
         let all_rows = |graph| widths.iter().map(move |w| (graph, Binding { width: *w, outputs: *w }));
-        let prefill = PREFILL_WIDTHS.iter().map(|w| (&graph, Binding { width: *w, outputs: 1 }));
+        let of_text = showing.last().expect("there is one for nodes");
+        let prefill = PREFILL_WIDTHS.iter().map(|w| (of_text, Binding { width: *w, outputs: 1 }));
         let compile = |(graph, binding)| compile(graph, binding, &device);
-        let programs = all_rows(&graph).chain(prefill).chain(all_rows(&choosing)).map(compile);
-        let executables = load(programs.collect::<Result<Vec<_>, _>>()?, &device)?;
-        let vocabulary = executables.programs()[ProgramId::FIRST].shown.columns;
+        let all = showing.iter().flat_map(all_rows).chain(prefill).chain(choosing.iter().flat_map(all_rows));
+        let executables = load(all.map(compile).collect::<Result<Vec<_>, _>>()?, &device)?;
+        let shown = executables.programs()[ProgramId::FIRST].shown.columns;
+        let vocabulary = graph.reduced_head().map_or(shown, |head| head.vocabulary);
         let mut ids = executables.programs().ids();
+        let (planned, roles) = (widths.len(), showing.len());
         Ok(Self {
-            logits: ids.by_ref().take(widths.len()).collect(),
+            logits: ids.by_ref().take(planned * roles).collect(),
             prefill: ids.by_ref().take(PREFILL_WIDTHS.len()).collect(),
             candidates: ids.collect(),
             keeping: None,
             executables,
-            widths: widths.into_iter().collect(),
+            widths: widths.iter().cycle().take(planned * roles).copied().collect(),
+            planned,
             graph,
             placed,
             variants: IdVec::default(),
@@ -280,12 +296,13 @@ impl ExecutableSet {
 
     /// Planned widths, ascending, 1 first.
     pub fn widths(&self) -> &[usize] {
-        &self.widths
+        let all: &[usize] = &self.widths;
+        &all[..self.planned]
     }
 
     /// The smallest planned width that holds `rows`.
     pub fn width_for(&self, rows: usize) -> Option<usize> {
-        self.widths.iter().copied().find(|w| *w >= rows)
+        self.widths().iter().copied().find(|w| *w >= rows)
     }
 
     /// Most rows of one forward of a prefill.
@@ -318,9 +335,15 @@ impl ExecutableSet {
         &self.graph
     }
 
-    /// Elements of the rows that every forward is given in addition to its tokens; 0 where it is given none.
+    /// Elements of the rows that a forward of nodes is given in addition to its tokens; 0 where it is given none.
     pub fn given_columns(&self) -> usize {
         self.executables.programs()[ProgramId::FIRST].given_columns()
+    }
+
+    /// As [`given_columns`](Self::given_columns), of a forward or prefill of text: a row of every one of the
+    /// [layers that are read](Graph::layers_read), one after the other.
+    pub fn text_columns(&self) -> usize {
+        self.executables.programs()[self.prefill[PrefillId::new(0)]].given_columns()
     }
 
     /// Whether a GPU begins a kernel of a forward while the one before it still runs; none on a CPU.
@@ -370,9 +393,19 @@ impl ExecutableSet {
         found.ok_or(RuntimeError::Width { rows, largest: self.largest_width() })
     }
 
-    /// The planned widths up to one.
+    /// As [`planned`](Self::planned), of forwards of text.
+    ///
+    /// # Errors
+    /// As `planned`.
+    pub(super) fn planned_text(&self, rows: usize) -> Result<WidthId, RuntimeError> {
+        let width = self.planned(rows)?;
+        Ok(WidthId::new(width.index() + self.widths.len() - self.planned))
+    }
+
+    /// The planned widths up to one, of forwards of the same kind.
     pub(super) fn widths_up_to(&self, widest: WidthId) -> impl Iterator<Item = WidthId> + use<> {
-        self.widths.ids().filter(move |width| *width <= widest)
+        let first = WidthId::new(widest.index() / self.planned * self.planned);
+        self.widths.ids().filter(move |width| (first..=widest).contains(width))
     }
 
     /// The smallest prefill width that holds `remaining` tokens, else the widest.
@@ -394,7 +427,7 @@ impl ExecutableSet {
             }
             Role::Prefill(width) => self.prefill[width],
             Role::KeepingPrefill(width) => {
-                self.keeping.as_ref().expect("made before a session keeps rows")[width]
+                self.keeping.as_ref().expect("made before a session keeps rows").prefill[width]
             }
         }
     }

@@ -41,7 +41,7 @@ impl Session {
         head: Option<DraftVariant>,
     ) -> Result<Option<DraftPhase>, RuntimeError> {
         let DraftPhaseSize { depth, width, kept, root_rows, vocabulary } = size;
-        let (widest_root, growth) = (self.set.planned(root_rows)?, self.set.planned(width)?);
+        let (widest_root, growth) = (self.set.planned_text(root_rows)?, self.set.planned(width)?);
         let program = |width| self.set.program(Role::Candidates(width, head));
         let shape = PhaseShape {
             root_programs: self.set.widths_up_to(widest_root).map(program).collect(),

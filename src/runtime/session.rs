@@ -25,7 +25,7 @@ pub struct Session {
     moves: Vec<u32>,
     /// What the device walked through in its last verification.
     pub(super) walked: WalkedRows,
-    layout: SlotLayout,
+    pub(super) layout: SlotLayout,
     tree_nodes: usize,
     pub(super) committed: usize,
     /// The last forward, whose results are still readable.
@@ -173,7 +173,7 @@ impl Session {
     }
 
     /// Like [`prefill`](Self::prefill), with `given(index, row)` writing the row that is given with the token at
-    /// `index`, as [`ExecutableSet::given_columns`] says; of a model that takes none, the row is empty.
+    /// `index`, as [`ExecutableSet::text_columns`] says; of a model that takes none, the row is empty.
     ///
     /// # Errors
     /// As `prefill`.
@@ -261,51 +261,11 @@ impl Session {
         self.check_device()?;
         if let Some(hidden) = &mut self.hidden {
             for row in 0..rows {
-                hidden.set(self.committed + row, hidden_row(&*self.replay, program, row));
+                hidden.note(self.committed + row, &*self.replay, program, row);
             }
         }
         self.committed += rows;
         Ok(())
-    }
-
-    /// Keeps the hidden rows of committed tokens from now on, for [`committed_hidden`](Self::committed_hidden).
-    ///
-    /// # Errors
-    /// [`RuntimeError::NoHiddenRows`] if the executables do not keep those of prompts.
-    pub fn keep_hidden(&mut self) -> Result<(), RuntimeError> {
-        if self.set.keeping.is_none() {
-            return Err(RuntimeError::NoHiddenRows);
-        }
-        if self.hidden.is_none() {
-            self.hidden = Some(HiddenRows::new(self.layout.context, self.set.model_width()));
-        }
-        Ok(())
-    }
-
-    /// Whether it keeps the hidden rows of committed tokens.
-    pub fn keeps_hidden(&self) -> bool {
-        self.hidden.is_some()
-    }
-
-    /// The last hidden row `[D]` of the committed token at `position`. `None` if it is not [kept](Self::keep_hidden):
-    /// nothing is kept of tokens after ones that were committed after another forward than theirs.
-    pub fn committed_hidden(&self, position: usize) -> Option<&[f32]> {
-        if position < self.committed { self.hidden.as_ref()?.row(position) } else { None }
-    }
-
-    /// Keeps the hidden rows of the path that is being committed, if the last forward wrote it.
-    fn note_path(&mut self, path: &[u32]) {
-        let (Some(hidden), Some(role)) = (&mut self.hidden, self.last) else { return };
-        hidden.forget_from(self.committed);
-        if matches!(role, Role::Prefill(_) | Role::KeepingPrefill(_)) {
-            return;
-        }
-        let slots = self.inputs[role].slots();
-        for (place, offset) in path.iter().enumerate() {
-            let slot = slot_number(self.committed) + offset;
-            let Some(row) = slots.iter().position(|written| *written == slot) else { return };
-            hidden.set(self.committed + place, hidden_row(&*self.replay, self.set.program(role), row));
-        }
     }
 
     /// Whether `tokens` can follow `committed` others.
@@ -344,9 +304,25 @@ impl Session {
     pub fn forward(&mut self, rows: usize) -> Result<Forward<'_>, RuntimeError> {
         self.check_device()?;
         let width = self.set.planned(rows)?;
+        Ok(self.filling(width))
+    }
+
+    /// As [`forward`](Self::forward), of tokens of a text: where rows are given with them, these are as
+    /// [`ExecutableSet::text_columns`] says.
+    ///
+    /// # Errors
+    /// As `forward`.
+    pub fn forward_text(&mut self, rows: usize) -> Result<Forward<'_>, RuntimeError> {
+        self.check_device()?;
+        let width = self.set.planned_text(rows)?;
+        Ok(self.filling(width))
+    }
+
+    /// A forward without rows yet.
+    fn filling(&mut self, width: WidthId) -> Forward<'_> {
         self.inputs.planned[width].clear();
         self.begun = None;
-        Ok(Forward { session: self, width })
+        Forward { session: self, width }
     }
 
     /// Waits for the forward that was [begun](Forward::begin_choice_of), and shows its candidates; `None` if another
@@ -439,11 +415,11 @@ impl Session {
 /// # Panics
 /// If the model's graph declares no hidden rows.
 pub(super) fn hidden_row(replay: &dyn Replay, program: ProgramId, output: usize) -> &[f32] {
-    let row = replay.hidden(program, OutputId::new(output));
+    let row = replay.hidden(program, 0, OutputId::new(output));
     row.expect("the model's graph declares its hidden rows")
 }
 
-fn slot_number(slot: usize) -> u32 {
+pub(super) fn slot_number(slot: usize) -> u32 {
     u32::try_from(slot).expect("contexts are far below 2^32")
 }
 
@@ -519,6 +495,14 @@ impl<'a> Forward<'a> {
         assert!(self.session.ranks_by_noise(), "the backend ranks by logits alone");
         self.session.inputs.planned[self.width].set_noise(noise);
         self
+    }
+
+    /// The float row that the model takes with the token of the row pushed as number `row`, to be written.
+    ///
+    /// # Panics
+    /// If no such row was pushed.
+    pub fn given_mut(&mut self, row: usize) -> &mut [f32] {
+        self.session.inputs.planned[self.width].given_mut(row)
     }
 
     /// Runs it, leaving out the groups of `skip`, and shows candidates of every row. Logits are not stored.

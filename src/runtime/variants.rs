@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-use super::{DraftVariant, ExecutableSet, RuntimeError};
+use super::{DraftVariant, ExecutableSet, RuntimeError, executable_set::of_nodes_and_text};
 
 /// What a variant changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,36 +146,43 @@ impl ExecutableSet {
                 continue;
             };
             let in_fewer_bits = bits.and_then(|bits| by(&substitutes[&bits], head));
-            let trimmed = graph.add_trimmed_head(tokens).map_err(refused)?;
+            let (tokens, rows) = match graph.reduced_head() {
+                Some(reduced) => reduced.of(tokens)?,
+                None => (tokens.clone(), tokens.clone()),
+            };
+            let trimmed = graph.add_trimmed_head(&tokens).map_err(refused)?;
             if let Some(narrow) = in_fewer_bits {
                 graph.store_in(trimmed, graph.weight(narrow).format);
             }
-            parts.insert(trimmed, Part { of: head, rows: Some(tokens.clone()) });
-            heads.push(Some(trimmed));
+            parts.insert(trimmed, Part { of: head, rows: Some(rows) });
+            heads.push(Some((trimmed, tokens)));
         }
-        let mut programs = Vec::with_capacity(wanted.len() * self.widths().len());
-        for (Changed { head: tokens, bits }, trimmed) in wanted.iter().zip(heads) {
+        let mut programs = Vec::new();
+        for (Changed { bits, .. }, trimmed) in wanted.iter().zip(heads) {
             let mut changed = graph.clone();
-            match (tokens, trimmed) {
-                (Some(tokens), Some(trimmed)) => {
-                    changed.trim_head(trimmed, tokens.clone(), Self::MOST_CANDIDATES).map_err(refused)?;
+            match trimmed {
+                Some((trimmed, tokens)) => {
+                    changed.trim_head(trimmed, tokens, Self::MOST_CANDIDATES).map_err(refused)?;
                 }
-                _ => changed.show_candidates(Self::MOST_CANDIDATES).map_err(refused)?,
+                None => changed.show_candidates(Self::MOST_CANDIDATES).map_err(refused)?,
             }
             if let Some(bits) = bits {
                 changed.multiply_by(&substitutes[bits]).map_err(refused)?;
             }
-            for width in self.widths() {
-                let binding = Binding { width: *width, outputs: *width };
-                programs.push(compile::compile(&changed, binding, &self.device)?);
+            for graph in of_nodes_and_text(&changed)? {
+                for width in self.widths() {
+                    let binding = Binding { width: *width, outputs: *width };
+                    programs.push(compile::compile(&graph, binding, &self.device)?);
+                }
             }
         }
+        let of_change = programs.len() / wanted.len();
         let source = Derived { model: weights, graph: &graph, parts, threads: self.threads };
         let executables = self.executables.with(programs, &source, self.threads)?;
         let mut added = executables.programs().ids().skip(self.executables.programs().len());
         let mut both = self.clone();
         for changed in wanted {
-            both.variants.push((changed, added.by_ref().take(self.widths().len()).collect()));
+            both.variants.push((changed, added.by_ref().take(of_change).collect()));
         }
         (both.executables, both.graph, both.substitutes) = (executables, graph, substitutes);
         Ok(both)

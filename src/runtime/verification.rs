@@ -8,7 +8,6 @@ use crate::{
 use super::{
     Choice, Forward, RuntimeError, Session,
     role::{Role, WidthId},
-    session::hidden_row,
 };
 
 /// A verification of trees that a device grows, which a session has made ready.
@@ -143,7 +142,7 @@ impl Session {
             hidden.forget_from(self.committed);
             let program = self.set.program(Role::Candidates(width.expect("a verification has run"), None));
             for (place, row) in walked.iter().enumerate() {
-                hidden.set(self.committed + place, hidden_row(&*self.replay, program, *row as usize));
+                hidden.note(self.committed + place, &*self.replay, program, *row as usize);
             }
         }
         self.commit_behind(rows);

@@ -8,9 +8,10 @@ use std::{
 
 use ygg_kernels::{Activations, KvFormat, WeightFormat};
 use yggc::{
+    ir::WeightSource,
     model::{
         HiddenStateModel, Model, RopeConfig, RopeScaling,
-        synthetic::{HiddenStateSpec, SyntheticSpec},
+        synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     },
     runtime::{ExecutableSet, Session, SetOptions},
     sample::Sampling,
@@ -28,10 +29,11 @@ use crate::{
 /// What the pairs' drafter models are called.
 pub(crate) const DRAFT: &str = "draft";
 
-/// A hidden-state drafter for a tiny model, which knows texts of at most `context` tokens.
-fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
+/// The shape of a drafter layer for a tiny model, which knows texts of at most `context` tokens.
+fn shape_for(model: &TinyModel, context: usize) -> SyntheticSpec {
     let config = &model.model.config;
-    let verifier = SyntheticSpec {
+    SyntheticSpec {
+        layers: config.layers,
         width: config.hidden_size,
         heads: config.heads,
         kv_heads: config.kv_heads,
@@ -41,8 +43,12 @@ fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
         context,
         rope: RopeConfig { base: 5_000.0, scaling: RopeScaling::None },
         ..SyntheticSpec::default()
-    };
-    let mut spec = HiddenStateSpec::for_verifier(&verifier);
+    }
+}
+
+/// A hidden-state drafter for a tiny model, which knows texts of at most `context` tokens.
+fn hidden_state(model: &TinyModel, context: usize) -> HiddenStateModel {
+    let mut spec = HiddenStateSpec::for_verifier(&shape_for(model, context));
     if model.format == WeightFormat::F32 {
         spec.shape.format = WeightFormat::F32;
     }
@@ -66,6 +72,67 @@ pub(crate) fn hidden_pair(model: &TinyModel, class: Class, context: usize) -> Ar
         Arc::new(set.with_draft(DRAFT, Arc::new(draft)))
     });
     Arc::clone(pair)
+}
+
+/// The EAGLE-3 heads that are tried, which differ in what can go wrong when drafts are made or verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Eagle3Kind {
+    /// SafeAILab's layout, with the verifier's head.
+    Shared,
+    /// The layout of speculators, with a head for some tokens.
+    Reduced,
+    /// The same in SafeAILab's, with the tokens in another order.
+    Shuffled,
+}
+
+impl Eagle3Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Shared, Self::Reduced, Self::Shuffled];
+
+    /// The tokens of a head of its own.
+    pub(crate) fn tokens(self, vocabulary: usize) -> Option<Vec<u32>> {
+        let some = || (0..u32::try_from(vocabulary).expect("few tokens")).filter(|token| token % 5 != 1);
+        match self {
+            Self::Shared => None,
+            Self::Reduced => Some(some().collect()),
+            Self::Shuffled => Some(some().rev().collect()),
+        }
+    }
+}
+
+/// Executables of a tiny model with those of an EAGLE-3 head added, trimmed to the tokens in `kept` if there are any.
+pub(crate) fn eagle3_pair(
+    model: &TinyModel,
+    class: Class,
+    kind: Eagle3Kind,
+    kept: &[u32],
+) -> Arc<ExecutableSet> {
+    type Pair = (Arc<ExecutableSet>, Arc<dyn WeightSource>);
+    type Pairs = BTreeMap<(String, String, Eagle3Kind), Pair>;
+    static PAIRS: Mutex<Pairs> = Mutex::new(BTreeMap::new());
+    let key = (model.name.clone(), class.to_string(), kind);
+    let mut pairs = PAIRS.lock().expect("no test panics in here");
+    let (pair, weights) = pairs.entry(key).or_insert_with(|| {
+        let of_model = Arc::clone(&model.model.weights);
+        let set = model.set(class);
+        let mut spec = Eagle3Spec::for_verifier(&shape_for(model, MODEL_CONTEXT));
+        spec.draft_tokens = kind.tokens(set.vocabulary());
+        spec.is_speculators = kind == Eagle3Kind::Reduced;
+        if model.format == WeightFormat::F32 {
+            spec.shape.format = WeightFormat::F32;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        spec.write_folder(folder.path()).expect("the head is written");
+        let head = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+        let (graph, weights) = head.over(set.graph(), Arc::clone(&of_model)).expect("its verifier");
+        let set = set.with_kept_layers(of_model.as_ref(), graph.layers_read()).expect("it compiles");
+        let draft = set.beside(&graph, weights.as_ref(), MODEL_CONTEXT).expect("it compiles");
+        (Arc::new(set.with_draft(DRAFT, Arc::new(draft))), weights)
+    });
+    if kept.is_empty() {
+        return Arc::clone(pair);
+    }
+    let draft = pair.draft(DRAFT).expect("a pair").with_heads(weights.as_ref(), &[kept]);
+    Arc::new(pair.with_draft(DRAFT, Arc::new(draft.expect("some of its tokens"))))
 }
 
 /// Executables of a tiny model with those of another model added, whose vocabulary may be of another size.

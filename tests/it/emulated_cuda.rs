@@ -140,6 +140,8 @@ const IN_FOUR_BITS: &str = "substitutes::it_computes_what_the_model_in_fewer_bit
 const MIXTURE: &str = "lossless::a_mixture_changes_no_token";
 const HIDDEN_STATE: &str = "lossless::a_hidden_state_drafter_changes_no_token";
 const HIDDEN_FORWARD: &str = "hidden_state_forward::a_forward_is_what_its_file_says";
+const EAGLE3: &str = "lossless::an_eagle3_head_changes_no_token";
+const EAGLE3_FORWARD: &str = "eagle3::candidates_and_hidden_rows_are_the_references";
 const ADVERSARY: &str = "lossless::an_adversary_changes_no_token";
 pub(crate) const GROWTH: &str = "one_launch::the_device_grows_the_trees_that_the_host_grows";
 pub(crate) const OWN_CACHE: &str = "one_launch::the_device_grows_the_trees_of_drafter_models_too";
@@ -167,7 +169,7 @@ pub(crate) const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_part
 
 #[test]
 fn kernels_follow_the_reference() {
-    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD, LOADING], &[]);
+    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD, EAGLE3_FORWARD, LOADING], &[]);
 }
 
 /// Copies happen as late as what waits for them allows, or as early as what they wait for does.
@@ -192,7 +194,7 @@ fn candidates_have_the_bits_of_the_reference() {
 
 #[test]
 fn speculation_changes_no_token() {
-    passes(&[HIDDEN_STATE, ADVERSARY], &[]);
+    passes(&[HIDDEN_STATE, EAGLE3, ADVERSARY], &[]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 use ygg_profiler::Profile;
 use yggc::{
     measure::{ProfileOptions, profile_file},
-    model::synthetic::SyntheticSpec,
+    model::synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     plan::{self},
     planner::{Fix, plan_from_profile},
     speculate::{Drafter, DrafterState, corpus::Corpus},
@@ -144,9 +144,19 @@ fn seeds_can_be_written_anew() {
     write("containers", "valid_gguf", &fs::read(&path).expect("written"));
     let model = place.path().join("model");
     spec.write_folder(&model).expect("written");
-    let [config, weights] =
-        ["config.json", "model.safetensors"].map(|name| fs::read(model.join(name)).expect("written"));
-    write("containers", "valid_folder", &[&config[..], &[0], &weights[..]].concat());
+    let folder_seed = |name: &str, folder: &Path| {
+        let [config, weights] =
+            ["config.json", "model.safetensors"].map(|file| fs::read(folder.join(file)).expect("written"));
+        write("containers", name, &[&config[..], &[0], &weights[..]].concat());
+    };
+    folder_seed("valid_folder", &model);
+    HiddenStateSpec::for_verifier(&spec).write_folder(&model).expect("written");
+    folder_seed("valid_hidden_state", &model);
+    let reduced = Eagle3Spec { draft_tokens: Some(vec![5, 3]), ..Eagle3Spec::for_verifier(&spec) };
+    reduced.write_folder(&model).expect("written");
+    folder_seed("valid_eagle3", &model);
+    Eagle3Spec { is_speculators: true, ..reduced }.write_folder(&model).expect("written");
+    folder_seed("valid_speculators", &model);
 
     let profile = small_profile();
     deflated("profiles", &profile_file::encode(&profile).expect("valid"));

@@ -27,7 +27,7 @@ pub(crate) use self::draws::{
 };
 use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
-    draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
+    draft_models::{DRAFT, Eagle3Kind, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
     skip_search::{any_skip_costs, any_skip_search},
     streaming,
     tiny_model::{Class, Dice, TinyModel, best_tier, everything, is_cuda, models, part, session},
@@ -45,6 +45,8 @@ enum Kind {
     Model,
     /// A drafter model that reads the verifier's hidden rows.
     HiddenState,
+    /// An EAGLE-3 head, at times a trimmed one.
+    Eagle3,
     Free(Free),
     Mixed,
     Adversary,
@@ -86,7 +88,7 @@ impl Case {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
-            Kind::Model | Kind::HiddenState if dice.chance(25) => {
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 if dice.chance(25) => {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
@@ -94,6 +96,7 @@ impl Case {
             | Kind::Substitute
             | Kind::Model
             | Kind::HiddenState
+            | Kind::Eagle3
             | Kind::TrimmedHead
             | Kind::Swift
             | Kind::Free(_)
@@ -158,7 +161,9 @@ impl Case {
         let window = if self.kind == Kind::Swift { dice.within(1, 9) } else { 0 };
         let rows = bank + window;
         let session = match self.kind {
-            Kind::Model | Kind::HiddenState => pair_session(set, self.context, rows, self.threads),
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 => {
+                pair_session(set, self.context, rows, self.threads)
+            }
             _ => session(set, self.context, rows, self.threads),
         };
         let drafter: Box<dyn Drafter> = match self.kind {
@@ -181,7 +186,7 @@ impl Case {
                 let drafter = SelfDrafter::substitute(&session, variant, &self.shape);
                 Box::new(drafter.expect("a planned width"))
             }
-            Kind::Model | Kind::HiddenState => {
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 => {
                 let mut whole = pair_drafter(&session, &self.shape);
                 if let Some(template) = &self.template {
                     whole = whole.with_template(template, &self.shape).expect("its own shape");
@@ -236,6 +241,17 @@ impl Case {
 /// The model with a drafter model added, whose head may be trimmed.
 fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut Dice) -> Arc<ExecutableSet> {
     let pair = match case.kind {
+        Kind::Eagle3 => {
+            // Heads of their own are random, and so hardly ever right.
+            let kind = if dice.chance(60) { Eagle3Kind::Shared } else { *dice.pick(&Eagle3Kind::ALL) };
+            if dice.chance(30) {
+                let vocabulary = model.set(class).vocabulary();
+                // One that every head has.
+                case.kept = [&[0], &any_kept(vocabulary, dice)[..]].concat();
+                case.kept.dedup();
+            }
+            eagle3_pair(model, class, kind, &case.kept)
+        }
         Kind::HiddenState => hidden_pair(model, class, *dice.pick(&[256, 256, 24])),
         _ if dice.chance(30) => plain_pair(model, model, class),
         _ => plain_pair(model, dice.pick(models()), class),
@@ -306,7 +322,7 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
         let mut case = Case::any(kind, what, set.vocabulary(), &mut dice);
         let truth = case.plainly(set, &case.prompt);
         let set = match kind {
-            Kind::Model | Kind::HiddenState => any_pair(&mut case, model, class, &mut dice),
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 => any_pair(&mut case, model, class, &mut dice),
             _ => case.varied(set, model),
         };
         let mut decoder = case.decoder(&set, &truth, &mut dice);
@@ -404,6 +420,11 @@ fn a_hidden_state_drafter_changes_no_token() {
 }
 
 #[test]
+fn an_eagle3_head_changes_no_token() {
+    shows_something(run(Kind::Eagle3, 160), (2_000, 30));
+}
+
+#[test]
 fn lookup_changes_no_token() {
     shows_something(run(Kind::Free(Free::Lookup), 120), (300, 100));
 }
@@ -455,6 +476,7 @@ fn no_drafter_model_changes_a_token_of_any_family() {
     // How much is drafted depends on the clock here.
     shows_something(run_over(families, Kind::Model, 60), (300, 10));
     shows_something(run_over(families, Kind::HiddenState, 60), (300, 10));
+    shows_something(run_over(families, Kind::Eagle3, 60), (300, 10));
 }
 
 /// Proposes the true continuation as one chain.

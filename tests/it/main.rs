@@ -42,6 +42,7 @@ mod draft_commands;
 mod draft_models;
 mod draft_plans;
 mod eager;
+mod eagle3;
 #[cfg(feature = "cuda")]
 mod emulated_cuda;
 mod emulated_faults;

@@ -14,7 +14,7 @@ use yggc::{
 };
 
 use crate::{
-    draft_models::{hidden_pair, pair_drafter, pair_session, plain_pair},
+    draft_models::{Eagle3Kind, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
     lossless::{any_draw, any_kept, any_sampling, any_shape, any_tokens, scheduled},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, session, some_models},
 };
@@ -127,7 +127,9 @@ fn the_device_grows_the_trees_of_drafter_models_too() {
         let model = *dice.pick(&all);
         let class = Class::native(best_tier());
         let is_hidden = case % 2 == 0;
-        let pair = if is_hidden {
+        let pair = if case % 4 == 2 {
+            eagle3_pair(model, class, Eagle3Kind::ALL[case as usize / 4], &[])
+        } else if is_hidden {
             hidden_pair(model, class, if case == 4 { 40 } else { 256 })
         } else {
             // The largest vocabulary is Q8_0's.

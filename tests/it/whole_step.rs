@@ -13,7 +13,7 @@ use yggc::{
 };
 
 use crate::{
-    draft_models::{DRAFT, hidden_pair, pair_drafter, pair_session, plain_pair},
+    draft_models::{DRAFT, Eagle3Kind, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
     lossless::{Policy, any_draw, any_policy, any_sampling, any_shape, any_tokens, scheduled},
     one_launch::{described, is_drawn},
     tiny_model::{Class, Dice, best_tier, bits, is_cuda, models, part, session, some_models},
@@ -52,24 +52,25 @@ fn steps_without_the_host_are_the_hosts() {
     if !is_cuda() {
         return;
     }
-    let (mut walked, mut drawn, mut pruned, mut accepted, mut by_host_alone) = ([0; 3], 0, 0, 0, 0);
+    let (mut walked, mut drawn, mut pruned, mut accepted, mut by_host_alone) = ([0; 4], 0, 0, 0, 0);
     // Every kind of drafter at several depths.
-    let cases = 3 * part(3);
+    let cases = 4 * part(3);
     for case in 0..cases {
         let mut dice = Dice::new(9_300 + case);
         let all: Vec<_> = some_models().collect();
         let model = *dice.pick(&all);
         let class = Class::native(best_tier());
-        let kind = case as usize % 3;
+        let kind = case as usize % 4;
         let set = match kind {
             0 => Arc::clone(model.set(class)),
-            1 => hidden_pair(model, class, if case == 4 { 40 } else { 256 }),
+            1 => hidden_pair(model, class, if case == 5 { 40 } else { 256 }),
+            2 => eagle3_pair(model, class, Eagle3Kind::ALL[case as usize / 4], &[]),
             _ => {
                 let larger = models().iter().find(|m| m.format == WeightFormat::Q8_0).expect("one of each");
                 plain_pair(model, if dice.chance(40) { larger } else { model }, class)
             }
         };
-        let depth = [3, 4, 5][case as usize / 3];
+        let depth = [3, 4, 5][case as usize / 4];
         // Softer than it is, so that no two of the host's values are equal where the device's logarithms are not.
         let shape = StepShape { depth, draft_temperature: *dice.pick(&[1.0, 2.0]), ..any_shape(&mut dice) };
         let most = shape.tree_nodes();

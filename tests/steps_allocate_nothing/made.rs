@@ -7,7 +7,7 @@ use yggc::{
     backend::Loading,
     model::{
         HiddenStateModel, Model,
-        synthetic::{HiddenStateSpec, SyntheticSpec},
+        synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     },
     packed::KeptPlace,
     plan::{
@@ -93,7 +93,8 @@ pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
     Arc::new(set)
 }
 
-/// The same executables with drafter models added: the model itself, and one that reads its hidden rows.
+/// The same executables with drafter models added: the model itself, one that reads its hidden rows, and an EAGLE-3
+/// head for some tokens.
 pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     HiddenStateSpec::for_verifier(&spec()).write_folder(folder.path()).expect("written");
@@ -101,7 +102,14 @@ pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<Execut
     let keeping = set.with_kept_hidden(model.weights.as_ref()).expect("it compiles");
     let (graph, weights) = drafter.over(set.graph(), Arc::clone(&model.weights)).expect("its verifier");
     let hidden = keeping.beside(&graph, weights.as_ref(), CONTEXT).expect("it compiles");
-    Arc::new(keeping.with_draft("model", Arc::clone(set)).with_draft("hidden_state", Arc::new(hidden)))
+    let head = Eagle3Spec { draft_tokens: Some(kept_tokens()), ..Eagle3Spec::for_verifier(&spec()) };
+    head.write_folder(folder.path()).expect("written");
+    let head = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+    let (graph, weights) = head.over(set.graph(), Arc::clone(&model.weights)).expect("its verifier");
+    let keeping = keeping.with_kept_layers(model.weights.as_ref(), graph.layers_read()).expect("it compiles");
+    let eagle3 = keeping.beside(&graph, weights.as_ref(), CONTEXT).expect("it compiles");
+    let with_others = keeping.with_draft("model", Arc::clone(set)).with_draft("eagle3", Arc::new(eagle3));
+    Arc::new(with_others.with_draft("hidden_state", Arc::new(hidden)))
 }
 
 /// Tokens of the trimmed head.
@@ -153,7 +161,7 @@ pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>>
         }
         "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
         "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
-        "model" | "hidden_state" => {
+        "model" | "hidden_state" | "eagle3" => {
             let draft = session.set().draft(name).expect("it was made");
             Some(Box::new(ModelDrafter::new(session, draft, &SHAPE).expect("a planned width")))
         }

@@ -82,13 +82,12 @@ impl Executables for EagerExecutables {
 
 /// For every step of a program, the offsets of the results that no later step reads.
 fn dead_behind(program: &Program) -> IdVec<StepId, Vec<usize>> {
-    let Program { steps, shown, hidden, .. } = program;
+    let steps = &program.steps;
     let results: Vec<_> = steps.iter().map(|step| step.result.region()).collect();
     let mut dead = vec![Vec::new(); steps.len()];
     for (made, result) in results.iter().enumerate() {
         let Some(result) = result else { continue };
-        let is_kept =
-            [Some(shown), hidden.as_ref()].into_iter().flatten().any(|kept| kept.value == result.value);
+        let is_kept = program.left().any(|kept| kept.value == result.value);
         // A view names the value that it shows.
         let reads = |step: &Step| {
             step.operands.iter().filter_map(|operand| operand.region()).any(|read| read.value == result.value)
@@ -145,8 +144,8 @@ impl Replay for EagerReplay {
         self.replay.shown(program, output)
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        self.replay.hidden(program, output)
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        self.replay.hidden(program, part, output)
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

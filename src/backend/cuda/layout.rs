@@ -1,5 +1,7 @@
 //! Where everything of one request lies in device memory, and what travels between it and the host.
 
+use std::ops::Range;
+
 use ygg_kernels::cuda::abi::{YGG_NO_SLOT, YggNoise, YggRows};
 
 use crate::ir::{Binding, Noise, Program, Region, RowInputs};
@@ -180,19 +182,16 @@ pub(super) fn floats_of(region: &Region) -> usize {
     (region.rows - 1) * region.row_stride + region.columns
 }
 
-/// Floats that a program leaves to be read: what it shows, and its hidden rows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ResultWords {
-    pub(super) shown: usize,
-    pub(super) hidden: usize,
+/// What a program leaves to be read, in order: the words of the host that it is fetched to, and its region.
+pub(super) fn left_of(program: &Program) -> impl Iterator<Item = (Range<usize>, &Region)> {
+    program.left().scan(0, |end, region| {
+        let start = *end;
+        *end += floats_of(region);
+        Some((start..*end, region))
+    })
 }
 
-impl ResultWords {
-    pub(super) fn of(program: &Program) -> Self {
-        Self { shown: floats_of(&program.shown), hidden: program.hidden.as_ref().map_or(0, floats_of) }
-    }
-
-    pub(super) fn words(&self) -> usize {
-        self.shown + self.hidden
-    }
+/// Words of the host that what a program leaves is fetched to.
+pub(super) fn words_left(program: &Program) -> usize {
+    program.left().map(floats_of).sum()
 }

@@ -8,7 +8,7 @@ use crate::ir::{KvSpec, Program};
 use super::{
     super::{BackendError, ReplayOptions},
     device::{DeviceBlock, check},
-    layout::{Bump, InputWords, ResultWords},
+    layout::{Bump, InputWords, words_left},
     scratch::ScratchBytes,
 };
 
@@ -41,7 +41,7 @@ impl Places {
         let scratch = scratch.expect("at least one program");
         let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
         let input_words = longest(&|p| InputWords::of(p, options).words);
-        let result_words = longest(&|p| ResultWords::of(p).words());
+        let result_words = longest(&words_left);
         let (slots, KvSpec { layers, kv_heads, head_dim, conv }) = (options.layout.slots(), first.kv);
         let cache_bytes = 2 * layers * kv_heads * slots * head_dim * kv_format.bytes();
         let mut bump = Bump::default();

@@ -96,6 +96,5 @@ fn readers(program: &Program, all: &Region) -> usize {
     let of_step = |step: &Step| {
         step.operands.iter().filter_map(Operand::region).filter(|r| r.value == all.value).count()
     };
-    let left = [Some(program.shown), program.hidden].into_iter().flatten();
-    program.steps.iter().map(of_step).sum::<usize>() + left.filter(|r| r.value == all.value).count()
+    program.steps.iter().map(of_step).sum::<usize>() + program.left().filter(|r| r.value == all.value).count()
 }

@@ -19,7 +19,7 @@ use super::{
     capture::Graph,
     device::{DeviceBlock, Launch, PinnedBlock, check, is_busy},
     launches::{Addresses, Launches},
-    layout::{InputWords, ResultWords},
+    layout::{InputWords, left_of},
     phase::Phase,
     places::{Places, upload_ropes},
     scratch::Scratch,
@@ -41,11 +41,10 @@ struct Ready {
     /// None of programs that show no candidates.
     by_noise: Option<Kernels>,
     words: InputWords,
-    results: ResultWords,
     /// Address of its inputs.
     inputs_at: u64,
-    /// Where its results lie: address of what is shown, of hidden rows.
-    sources: [u64; 2],
+    /// What it leaves to be read, what is shown first: where the host reads it, and its address.
+    left_at: Arc<[(Range<usize>, u64)]>,
 }
 
 impl Ready {
@@ -157,18 +156,16 @@ impl CudaReplay {
         };
         for program in programs.iter() {
             let words = InputWords::of(program, options);
-            let sources = [
-                at(places.arena + program.shown.offset_bytes),
-                program.hidden.map_or(0, |h| at(places.arena + h.offset_bytes)),
-            ];
-            let (inputs_at, results) = (at(places.inputs), ResultWords::of(program));
+            let inputs_at = at(places.inputs);
+            let from = |(words, region): (_, &Region)| (words, at(places.arena + region.offset_bytes));
+            let left_at: Arc<[_]> = left_of(program).map(from).collect();
             let mut by = |decider| {
                 let steps = replay.kernels(program, decider, inputs_at)?;
-                replay.captured(steps, words, (results, sources), inputs_at)
+                replay.captured(steps, words, &left_at, inputs_at)
             };
             let by_logits = by(Decider::Logits)?;
             let by_noise = shows_candidates(program).then(|| by(Decider::Noise)).transpose()?;
-            replay.ready.push(Ready { by_logits, by_noise, words, results, inputs_at, sources });
+            replay.ready.push(Ready { by_logits, by_noise, words, inputs_at, left_at });
         }
         Ok(replay)
     }
@@ -266,14 +263,14 @@ impl CudaReplay {
         &mut self,
         steps: IdVec<StepId, StepKernels>,
         words: InputWords,
-        (results, sources): (ResultWords, [u64; 2]),
+        left_at: &[(Range<usize>, u64)],
         inputs_at: u64,
     ) -> Result<Kernels, BackendError> {
         self.write_rows(words, &words.padding());
         let all = |replay: &mut Self| -> Result<(), BackendError> {
             replay.send_inputs(words.words, inputs_at)?;
             replay.put(steps.iter())?;
-            replay.fetch_results(results, sources)
+            replay.fetch(left_at)
         };
         let streams = steps.iter().any(|step| step.unit.is_some());
         if self.executables.device.is_cold(steps.iter().flat_map(|step| &step.launches)) {
@@ -294,25 +291,20 @@ impl CudaReplay {
         check("send the rows", unsafe { result::memcpy_htod_async(at, words, self.stream.cu_stream()) })
     }
 
-    fn fetch_results(&mut self, results: ResultWords, sources: [u64; 2]) -> Result<(), BackendError> {
-        let ResultWords { shown, hidden } = results;
-        self.fetch(0..shown, sources[0])?;
-        self.fetch(shown..shown + hidden, sources[1])
-    }
-
-    /// Fetches the hidden rows of a program's forward to where they are read.
+    /// Fetches the hidden and inner rows of a program's forward to where they are read.
     pub(super) fn fetch_hidden(&mut self, program: ProgramId) -> Result<(), BackendError> {
-        let Ready { results: ResultWords { shown, hidden }, sources, .. } = self.ready[program];
-        self.fetch(shown..shown + hidden, sources[1])
+        let left_at = Arc::clone(&self.ready[program].left_at);
+        self.fetch(&left_at[1..])
     }
 
-    fn fetch(&mut self, places: Range<usize>, from: u64) -> Result<(), BackendError> {
-        let to = &mut self.results.floats_mut()[places];
-        if to.is_empty() || from == 0 {
-            return Ok(());
-        }
-        // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
-        check("fetch results", unsafe { result::memcpy_dtoh_async(to, from, self.stream.cu_stream()) })
+    /// Fetches what lies at addresses to where the host reads it.
+    fn fetch(&mut self, left: &[(Range<usize>, u64)]) -> Result<(), BackendError> {
+        let stream = self.stream.cu_stream();
+        left.iter().try_for_each(|(words, from)| {
+            let to = &mut self.results.floats_mut()[words.clone()];
+            // SAFETY: inside the device's block; the host's words are read after the stream has been waited for.
+            check("fetch results", unsafe { result::memcpy_dtoh_async(to, *from, stream) })
+        })
     }
 
     /// Writes what a verification by a program reads, once nothing reads it any more.
@@ -333,9 +325,9 @@ impl CudaReplay {
             return graph.launch("launch a graph");
         }
         self.executables.device.bind()?;
-        let Ready { results, sources, .. } = self.ready[program];
         self.forward(program, decider)?;
-        self.fetch_results(results, sources)
+        let left_at = Arc::clone(&self.ready[program].left_at);
+        self.fetch(&left_at)
     }
 
     fn replay_steps(
@@ -356,7 +348,8 @@ impl CudaReplay {
     ) -> Result<(), BackendError> {
         self.executables.device.bind()?;
         let executables = Arc::clone(&self.executables);
-        let Ready { words, results, sources, inputs_at, .. } = self.ready[program];
+        let Ready { words, inputs_at, ref left_at, .. } = self.ready[program];
+        let left_at = Arc::clone(left_at);
         self.send_inputs(words.words, inputs_at)?;
         check("send the rows", self.stream.synchronize())?;
         observer(Moment::Begun);
@@ -375,7 +368,7 @@ impl CudaReplay {
             observer(Moment::ShareDone(number));
             observer(Moment::StepDone(number));
         }
-        self.fetch_results(results, sources)?;
+        self.fetch(&left_at)?;
         check("fetch results", self.stream.synchronize())
     }
 
@@ -425,6 +418,15 @@ impl CudaReplay {
         })
     }
 
+    /// A row of what a program leaves as number `place`.
+    fn row_left(&self, program: ProgramId, place: usize, output: OutputId) -> &[f32] {
+        let region = self.executables.programs()[program].left().nth(place).expect("the program leaves it");
+        let output = output.index();
+        assert!(output < region.rows, "output {output} of {}", region.rows);
+        let first = self.ready[program].left_at[place].0.start + output * region.row_stride;
+        &self.results.floats()[first..][..region.columns]
+    }
+
     /// After a failure: rows that can be walked, of logits or of candidates, of which there is one.
     fn show_nothing(&mut self, program: ProgramId) {
         if self.failure().is_none() {
@@ -459,18 +461,14 @@ impl Replay for CudaReplay {
     }
 
     fn shown(&self, program: ProgramId, output: OutputId) -> &[f32] {
-        let region = &self.executables.programs()[program].shown;
-        let output = output.index();
-        assert!(output < region.rows, "output {output} of {}", region.rows);
-        &self.results.floats()[output * region.row_stride..][..region.columns]
+        self.row_left(program, 0, output)
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        let region = self.executables.programs()[program].hidden.as_ref()?;
-        let output = output.index();
-        assert!(output < region.rows, "output {output} of {}", region.rows);
-        let first = self.ready[program].results.shown + output * region.row_stride;
-        Some(&self.results.floats()[first..][..region.columns])
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        let made = &self.executables.programs()[program];
+        made.rows_left(part)?;
+        // What is shown comes before.
+        Some(self.row_left(program, part + usize::from(made.hidden.is_some()), output))
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

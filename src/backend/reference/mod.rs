@@ -320,8 +320,8 @@ impl Replay for ReferenceReplay {
         unsafe { self.arena.rows(region) }.row(output.index())
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        let region = self.executables.programs[program].hidden.as_ref()?;
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        let region = self.executables.programs[program].rows_left(part)?;
         // SAFETY: `&self`: no replay is running.
         Some(unsafe { self.arena.rows(region) }.row(output.index()))
     }

@@ -39,7 +39,7 @@ fn peak_bytes(program: &Program) -> usize {
         place.insert(result.value, life);
         lives.entry(life).or_insert((i, i, bytes(&result))).1 = i;
     }
-    for kept in [Some(program.shown), program.hidden].into_iter().flatten() {
+    for kept in program.left() {
         lives.get_mut(&place[&kept.value]).unwrap().1 = usize::MAX;
     }
     let live_at =

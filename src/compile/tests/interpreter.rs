@@ -20,6 +20,15 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
+    /// Equal up to `1e-9` of the largest element; not-a-number is never equal.
+    pub(super) fn is_close_to(&self, other: &Self) -> bool {
+        let largest = self.data.iter().chain(&other.data).fold(0.0, |m: f64, x| m.max(x.abs()));
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * largest;
+        self.columns == other.columns
+            && self.data.len() == other.data.len()
+            && self.data.iter().zip(&other.data).all(near)
+    }
+
     fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.data.chunks(self.columns)
     }
@@ -63,22 +72,19 @@ pub(super) struct Forward {
     seed: u64,
 }
 
-/// What a forward leaves: what it shows, the hidden rows, and keys and values per layer that ran.
+/// What a forward leaves: what it shows, the hidden and inner rows, and keys and values per layer that ran.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) shown: Matrix,
     pub(super) hidden: Option<Matrix>,
+    pub(super) inner: Vec<Matrix>,
     pub(super) cache: BTreeMap<usize, (Matrix, Matrix)>,
 }
 
 impl Outcome {
-    /// Equal up to `1e-9` of the largest element, matrix by matrix; not-a-number is never equal.
+    /// Equal matrix by matrix.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
-        let close = |a: &Matrix, b: &Matrix| {
-            let largest = a.data.iter().chain(&b.data).fold(0.0, |m: f64, x| m.max(x.abs()));
-            let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * largest;
-            a.columns == b.columns && a.data.len() == b.data.len() && a.data.iter().zip(&b.data).all(near)
-        };
+        let close = Matrix::is_close_to;
         let pairs = self.cache.iter().zip(&other.cache);
         let hidden = match (&self.hidden, &other.hidden) {
             (Some(a), Some(b)) => close(a, b),
@@ -87,6 +93,8 @@ impl Outcome {
         };
         close(&self.shown, &other.shown)
             && hidden
+            && self.inner.len() == other.inner.len()
+            && self.inner.iter().zip(&other.inner).all(|(a, b)| close(a, b))
             && self.cache.len() == other.cache.len()
             && pairs.into_iter().all(|((i, a), (j, b))| i == j && close(&a.0, &b.0) && close(&a.1, &b.1))
     }
@@ -140,7 +148,8 @@ impl Forward {
             values.insert(value, result);
         }
         let rows = |value: ValueId| values[&value].rows().clone();
-        Outcome { shown: rows(graph.shown().unwrap()), hidden: graph.hidden().map(rows), cache }
+        let inner = graph.inner().iter().copied().map(rows).collect();
+        Outcome { shown: rows(graph.shown().unwrap()), hidden: graph.hidden().map(rows), inner, cache }
     }
 
     /// Evaluates a program over an arena that starts as not-a-number, skipping the groups marked.
@@ -174,7 +183,8 @@ impl Forward {
             }
         }
         let hidden = program.hidden.map(|region| load(&arena, &region));
-        Outcome { shown: load(&arena, &program.shown), hidden, cache }
+        let inner = program.inner.iter().map(|region| load(&arena, region)).collect();
+        Outcome { shown: load(&arena, &program.shown), hidden, inner, cache }
     }
 }
 

@@ -24,6 +24,8 @@ proptest! {
         seed in any::<u64>(),
         candidates in 0usize..6,
         kept_every in 0usize..4,
+        inner in prop::collection::vec(0usize..8, 0..4),
+        keeps_all in any::<bool>(),
     ) {
         let binding = Binding { width, outputs: width - fewer % width };
         let mut graph = shape.graph();
@@ -34,6 +36,12 @@ proptest! {
             graph.trim_head(head, tokens, candidates).unwrap();
         } else if candidates > 0 {
             graph.show_candidates(candidates).unwrap();
+        }
+        let within = |after: usize| after.checked_rem(graph.layers());
+        let inner: Vec<usize> = inner.into_iter().filter_map(within).collect();
+        graph.keep_inner(&inner).unwrap();
+        if keeps_all {
+            graph.keep_all_hidden().unwrap();
         }
         let forward = Forward::random(width, binding.outputs, shape.vocab, seed);
         let groups = graph.groups() as usize;

@@ -26,7 +26,7 @@ pub(super) struct Frame<'a> {
     pub(super) positions: ValueId,
     pub(super) slots: ValueId,
     pub(super) tails: ValueId,
-    output_rows: ValueId,
+    pub(super) output_rows: ValueId,
 }
 
 impl<'a> Frame<'a> {
@@ -107,7 +107,7 @@ impl<'a> Frame<'a> {
 pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, ModelError> {
     let Source { config, fields, tensors } = *source;
     let naming = Naming { renamed: recipe.names, ..Naming::of(fields.container()) };
-    let mut list = WeightList { tensors, specs: Vec::new() };
+    let mut list = WeightList::after(tensors, Vec::new());
     let table = [config.vocabulary, config.hidden_size];
     let embedding = list.find(naming.weight("token_embd", "model.embed_tokens"), &table)?;
     let find = |index| LayerWeights::find(&mut list, naming, index, config, recipe);

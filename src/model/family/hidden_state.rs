@@ -3,36 +3,55 @@
 //! As EAGLE has it (<https://arxiv.org/abs/2401.15077>), over rows that each have a norm of their own. Embedding and
 //! head are the verifier's, so the graph's weights begin with those of the verifier's graph.
 
+use std::collections::BTreeMap;
+
 use super::{
     frame::{Frame, linear},
     layer::layer,
     recipe::{LayerWeights, Recipe},
-    weights::{Naming, WeightList},
+    weights::{Cut, Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, KvSpec, Op, WeightId, WeightSpec, verify},
+    ir::{ConvSpec, Graph, KvSpec, Op, TextRows, WeightId, WeightSpec, verify},
     model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
 /// The projection `[D, 2 D]` of the two rows; its columns are the token's, then the hidden row's.
-pub(in crate::model) const EH_PROJ: &str = "eh_proj.weight";
+const EH_PROJ: &str = "eh_proj.weight";
 
 /// A hidden-state drafter's graph over a verifier's.
 #[derive(Debug)]
 pub(in crate::model) struct HiddenStateGraph {
     /// The verified graph.
     pub(in crate::model) graph: Graph,
-    /// The halves `[D, D]` of the projection, for the token and for the hidden row.
-    pub(in crate::model) halves: [WeightId; 2],
     /// The first of its own weights.
     pub(in crate::model) first: WeightId,
+    /// Those of its own weights that are cut out of tensors.
+    pub(in crate::model) cuts: BTreeMap<WeightId, Cut>,
 }
 
 /// The embedding matrix of a graph.
-fn embedding(verifier: &Graph) -> Result<WeightId, ModelError> {
+pub(super) fn embedding(verifier: &Graph) -> Result<WeightId, ModelError> {
     let embeds = |value| if let Op::Embed { weight } = verifier.node(value).op { Some(weight) } else { None };
     let found = verifier.topological().into_iter().find_map(embeds);
     found.ok_or_else(|| ModelError::invalid("the verifier's graph", "an embedding of tokens", "none"))
+}
+
+/// Refuses a verifier whose embedding matrix has another shape than a drafter was trained for.
+pub(super) fn expect_verifier(
+    verifier: &Graph,
+    embedding: WeightId,
+    [vocabulary, width]: [usize; 2],
+) -> Result<(), ModelError> {
+    let WeightSpec { rows, columns, .. } = verifier.weight(embedding);
+    if (*rows, *columns) == (vocabulary, width) {
+        return Ok(());
+    }
+    Err(ModelError::invalid(
+        format_args!("the verifier `{}`", verifier.name()),
+        format_args!("a vocabulary of {vocabulary} and rows of {width}, which the drafter was trained for"),
+        format_args!("{rows} and {columns}; give a drafter of this verifier"),
+    ))
 }
 
 impl HiddenStateGraph {
@@ -47,30 +66,13 @@ impl HiddenStateGraph {
     ) -> Result<Self, ModelError> {
         let (width, vocabulary) = (config.hidden_size, config.vocabulary);
         let embedding = embedding(verifier)?;
-        let WeightSpec { rows, columns, .. } = verifier.weight(embedding);
-        if (*rows, *columns) != (vocabulary, width) {
-            return Err(ModelError::invalid(
-                format_args!("the verifier `{}`", verifier.name()),
-                format_args!(
-                    "a vocabulary of {vocabulary} and rows of {width}, which the drafter was trained for"
-                ),
-                format_args!("{rows} and {columns}; give a drafter of this verifier"),
-            ));
-        }
+        expect_verifier(verifier, embedding, [vocabulary, width])?;
         let head = verifier.head()?;
-        let specs = verifier.weights().to_vec();
-        let first = WeightId(u32::try_from(specs.len()).expect("few weights"));
-        let mut list = WeightList { tensors, specs };
+        let mut list = WeightList::after(tensors, verifier.weights().to_vec());
+        let first = list.next();
         let token_norm = list.gain("enorm.weight".to_owned(), width, 0.0)?;
         let hidden_norm = list.gain("hnorm.weight".to_owned(), width, 0.0)?;
-        let whole = list.find(EH_PROJ.to_owned(), &[width, 2 * width])?;
-        let half = |which: &str, list: &mut WeightList<'_>| {
-            let spec = &list.specs[whole.0 as usize];
-            let spec = WeightSpec { name: format!("{EH_PROJ} of {which}"), columns: width, ..spec.clone() };
-            list.specs.push(spec);
-            WeightId(u32::try_from(list.specs.len() - 1).expect("few weights"))
-        };
-        let halves = [half("tokens", &mut list), half("hidden rows", &mut list)];
+        let halves = list.columns(EH_PROJ, width, &[("tokens", width), ("hidden rows", width)])?;
         let naming = Naming { layers: "layers.", ..Naming::of(Container::Folder) };
         let recipe = Recipe::llama(config);
         let weights = LayerWeights::find(&mut list, naming, 0, config, &recipe)?;
@@ -93,7 +95,8 @@ impl HiddenStateGraph {
         let x = graph.add(Op::Add, &[token, hidden], None)?;
         let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;
         frame.end(&mut graph, &recipe, x, norm, head)?;
+        graph.set_text_rows(TextRows { layers: vec![verifier.layers()], joining: None });
         verify::verify(&graph)?;
-        Ok(Self { graph, halves, first })
+        Ok(Self { graph, first, cuts: list.cuts })
     }
 }

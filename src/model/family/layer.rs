@@ -1,9 +1,11 @@
 //! One layer of a decoder, attention or a convolution and then MLP, as a recipe has it: its weights in a file, and its
 //! part of the graph.
 
+use std::ops::Range;
+
 use super::{
     frame::{Frame, linear},
-    recipe::{Attending, AttentionWeights, HeadNorms, LayerWeights, Norms, Recipe, SubLayerWeights},
+    recipe::{Attending, AttentionWeights, Beside, HeadNorms, LayerWeights, Norms, Recipe, SubLayerWeights},
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -120,7 +122,7 @@ impl AttentionWeights {
             ]),
             None => None,
         };
-        Ok(Self { query, key, value, biases, head_norms })
+        Ok(Self { query, key, value, biases, head_norms, beside: None })
     }
 }
 
@@ -170,14 +172,10 @@ fn attend(
     let Frame { config, positions, slots, tails, .. } = *frame;
     let Attending { rope, window } = frame.attending(recipe, layer);
     let group = Some(GroupId(u32::try_from(2 * layer).expect("layers are limited")));
-    let biases: [Option<WeightId>; 3] = weights.biases.map_or([None; 3], |biases| biases.map(Some));
-    let product = |graph: &mut Graph, weight, bias: Option<WeightId>| {
-        let biases = bias.into_iter().collect();
-        graph.add(Op::Linear { weights: vec![weight], biases, norm: None, residual: false }, &[n], group)
+    let [q, k, v] = match &weights.beside {
+        None => products(graph, weights, n, group)?,
+        Some(beside) => products_of_both(graph, weights, beside, n, group)?,
     };
-    let q = product(graph, weights.query, biases[0])?;
-    let k = product(graph, weights.key, biases[1])?;
-    let v = product(graph, weights.value, biases[2])?;
     let [of_query, of_key] = weights.head_norms.map_or([None; 2], |norms| norms.map(Some));
     let q = frame.maybe_norm(graph, of_query, q, group)?;
     let k = frame.maybe_norm(graph, of_key, k, group)?;
@@ -194,6 +192,59 @@ fn attend(
     let scoring = Scoring { scale: 1.0, softcap: recipe.score_softcap, window };
     let attention = Op::Attention { layer, heads: config.heads, scoring, rope: None };
     Ok(graph.add(attention, &[q, appended, tails, positions], group)?)
+}
+
+/// Queries, keys and values of the rows `n`.
+fn products(
+    graph: &mut Graph,
+    weights: &AttentionWeights,
+    n: ValueId,
+    group: Option<GroupId>,
+) -> Result<[ValueId; 3], ModelError> {
+    let AttentionWeights { query, key, value, biases, .. } = weights;
+    let biases: [Option<WeightId>; 3] = biases.map_or([None; 3], |biases| biases.map(Some));
+    let mut product = |weight: WeightId, bias: Option<WeightId>| {
+        let biases = bias.into_iter().collect();
+        graph.add(Op::Linear { weights: vec![weight], biases, norm: None, residual: false }, &[n], group)
+    };
+    Ok([product(*query, biases[0])?, product(*key, biases[1])?, product(*value, biases[2])?])
+}
+
+/// Queries, keys and values of the rows `n` and others together: sums of two products, each of all three where their
+/// matrices are in one format.
+fn products_of_both(
+    graph: &mut Graph,
+    weights: &AttentionWeights,
+    beside: &Beside,
+    n: ValueId,
+    group: Option<GroupId>,
+) -> Result<[ValueId; 3], ModelError> {
+    let own = [weights.query, weights.key, weights.value];
+    let sum = |graph: &mut Graph, of: Range<usize>| -> Result<ValueId, ModelError> {
+        let product = |weights: &[WeightId; 3], biases: Vec<WeightId>| Op::Linear {
+            weights: weights[of.clone()].to_vec(),
+            biases,
+            norm: None,
+            residual: false,
+        };
+        let biases = weights.biases.map_or(Vec::new(), |biases| biases[of.clone()].to_vec());
+        let a = graph.add(product(&beside.weights, biases), &[beside.rows], group)?;
+        let b = graph.add(product(&own, Vec::new()), &[n], group)?;
+        Ok(graph.add(Op::Add, &[a, b], group)?)
+    };
+    let format = |weight: &WeightId| graph.weight(*weight).format;
+    if own.iter().chain(&beside.weights).any(|weight| format(weight) != format(&own[0])) {
+        return Ok([sum(graph, 0..1)?, sum(graph, 1..2)?, sum(graph, 2..3)?]);
+    }
+    let all = sum(graph, 0..3)?;
+    let mut start = 0;
+    let mut slices = [all; 3];
+    for (slice, weight) in slices.iter_mut().zip(own) {
+        let len = graph.weight(weight).rows;
+        *slice = graph.add(Op::Slice { start, len }, &[all], group)?;
+        start += len;
+    }
+    Ok(slices)
 }
 
 /// The residual stream `x` with what a sub-layer adds to it.

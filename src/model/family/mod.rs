@@ -5,6 +5,7 @@
 //! graph extends another model's.
 
 mod accepted;
+mod eagle3;
 mod frame;
 mod gemma;
 mod granite;
@@ -26,8 +27,10 @@ use std::fmt;
 
 use ygg_kernels::RopePairing;
 
-pub(super) use hidden_state::{EH_PROJ, HiddenStateGraph};
+pub(super) use eagle3::EAGLE3;
+pub(super) use hidden_state::HiddenStateGraph;
 pub(super) use llama::LLAMA;
+pub(super) use weights::{Cut, Naming};
 
 use super::{Container, ModelConfig, ModelError, TensorTable, config::Fields};
 use crate::ir::{Graph, verify};

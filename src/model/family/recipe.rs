@@ -2,7 +2,7 @@
 
 use super::Source;
 use crate::{
-    ir::{RopeId, WeightId},
+    ir::{RopeId, ValueId, WeightId},
     model::{ModelConfig, ModelError, RopeConfig},
 };
 use ygg_kernels::Nonlinearity;
@@ -182,6 +182,15 @@ pub(super) struct AttentionWeights {
     pub(super) biases: Option<[WeightId; 3]>,
     /// Of queries and keys.
     pub(super) head_norms: Option<[WeightId; 2]>,
+    /// Other rows whose products are added, if there are some.
+    pub(super) beside: Option<Beside>,
+}
+
+/// Rows that make queries, keys and values together with those that a layer reads.
+pub(super) struct Beside {
+    pub(super) rows: ValueId,
+    /// Of queries, keys and values.
+    pub(super) weights: [WeightId; 3],
 }
 
 /// How a layer attends, in its graph.

@@ -1,5 +1,10 @@
 //! Weights of a graph: looked up in the tensor table by the names of the container, with checked shapes.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
 use crate::{
     ir::{WeightId, WeightSpec},
     model::{Container, ModelError, TensorTable},
@@ -8,22 +13,29 @@ use ygg_kernels::WeightFormat;
 
 /// How a container names the tensors of layers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Naming {
-    pub(super) container: Container,
+pub(in crate::model) struct Naming {
+    pub(in crate::model) container: Container,
     /// What stands before a layer's index.
-    pub(super) layers: &'static str,
+    pub(in crate::model) layers: &'static str,
+    /// Whether the name of a layer has its index.
+    pub(in crate::model) has_index: bool,
     /// Names that are others here: those asked for, and what files have.
-    pub(super) renamed: &'static [(&'static str, &'static str)],
+    pub(in crate::model) renamed: &'static [(&'static str, &'static str)],
 }
 
 impl Naming {
     /// The naming of models in `container`.
-    pub(super) fn of(container: Container) -> Self {
+    pub(in crate::model) fn of(container: Container) -> Self {
         let layers = match container {
             Container::Gguf => "blk.",
             Container::Folder => "model.layers.",
         };
-        Self { container, layers, renamed: &[] }
+        Self { container, layers, has_index: true, renamed: &[] }
+    }
+
+    /// What the names of weights of one layer begin with.
+    fn layer(self, layer: usize) -> String {
+        if self.has_index { format!("{}{layer}.", self.layers) } else { self.layers.to_owned() }
     }
 
     /// The weight that GGUF files and Hugging Face folders call by these names.
@@ -36,12 +48,12 @@ impl Naming {
     /// The name of the bias that belongs to a weight of one layer.
     pub(super) fn layer_bias(self, layer: usize, gguf: &str, folder: &str) -> String {
         let name = if self.container == Container::Gguf { gguf } else { folder };
-        format!("{}{layer}.{name}.bias", self.layers)
+        format!("{}{name}.bias", self.layer(layer))
     }
 
     /// As [`weight`](Self::weight), of one layer.
     pub(super) fn layer_weight(self, layer: usize, gguf: &str, folder: &str) -> String {
-        format!("{}{layer}.{}", self.layers, self.weight(gguf, folder))
+        format!("{}{}", self.layer(layer), self.weight(gguf, folder))
     }
 }
 
@@ -49,9 +61,96 @@ impl Naming {
 pub(super) struct WeightList<'a> {
     pub(super) tensors: &'a TensorTable,
     pub(super) specs: Vec<WeightSpec>,
+    /// Weights that are cut out of tensors in another way than by successive rows.
+    pub(super) cuts: BTreeMap<WeightId, Cut>,
 }
 
-impl WeightList<'_> {
+/// Elements of a matrix in a file.
+#[derive(Clone, Debug)]
+pub(in crate::model) struct Cut {
+    /// The tensor.
+    pub(in crate::model) name: String,
+    /// Columns of the part.
+    pub(in crate::model) columns: Range<usize>,
+    /// Its rows in their order, if that is not the tensor's.
+    pub(in crate::model) rows: Option<Vec<u32>>,
+}
+
+impl<'a> WeightList<'a> {
+    /// A list of weights of these tensors, after others.
+    pub(super) fn after(tensors: &'a TensorTable, specs: Vec<WeightSpec>) -> Self {
+        Self { tensors, specs, cuts: BTreeMap::new() }
+    }
+
+    /// The number of the next weight.
+    pub(super) fn next(&self) -> WeightId {
+        WeightId(u32::try_from(self.specs.len()).expect("layers are limited"))
+    }
+
+    /// Matrices of as many rows as the tensor, which lie beside one another in it: what each is for, and its columns.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), and for columns that are no whole blocks of the tensor's format.
+    pub(super) fn columns(
+        &mut self,
+        name: &str,
+        rows: usize,
+        parts: &[(&str, usize)],
+    ) -> Result<Vec<WeightId>, ModelError> {
+        let format = self.format_of(name, &[rows, parts.iter().map(|(_, len)| len).sum()])?;
+        let mut start = 0;
+        let mut part = |(what, len): &(&str, usize)| {
+            if format.row_bytes(start).is_none() || format.row_bytes(*len).is_none() {
+                let found = format!("parts of {len} columns in {format:?}");
+                return Err(ModelError::unsupported(
+                    format_args!("tensor `{name}`"),
+                    found,
+                    "F32, F16, BF16",
+                ));
+            }
+            let id = self.push(WeightSpec::new(format!("{name} of {what}"), rows, *len, format));
+            let cut = Cut { name: name.to_owned(), columns: start..start + len, rows: None };
+            self.cuts.insert(id, cut);
+            start += len;
+            Ok(id)
+        };
+        parts.iter().map(&mut part).collect()
+    }
+
+    /// The matrix of this name with its rows in another order.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(super) fn reordered(
+        &mut self,
+        name: &str,
+        columns: usize,
+        rows: Vec<u32>,
+    ) -> Result<WeightId, ModelError> {
+        let format = self.format_of(name, &[rows.len(), columns])?;
+        let id = self.push(WeightSpec::new(format!("{name} in order"), rows.len(), columns, format));
+        self.cuts.insert(id, Cut { name: name.to_owned(), columns: 0..columns, rows: Some(rows) });
+        Ok(id)
+    }
+
+    /// Refuses tensors that nothing reads: without them a model would be another.
+    ///
+    /// # Errors
+    /// [`ModelError`], which names the first.
+    pub(super) fn refuse_others(&self, read: &[&str]) -> Result<(), ModelError> {
+        let own = self.specs.iter().map(|spec| spec.name.as_str());
+        let cut = self.cuts.values().map(|cut| cut.name.as_str());
+        let read: BTreeSet<&str> = own.chain(cut).chain(read.iter().copied()).collect();
+        match self.tensors.keys().find(|name| !read.contains(name.as_str())) {
+            Some(name) => Err(ModelError::unsupported(
+                format_args!("tensor `{name}`"),
+                "what no head has that is known here",
+                "heads without it",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The weight of this name.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ fn joined(files: Vec<GgufFile>) -> GgufFile {
     first
 }
 
-fn keys(prefix: &str) -> ConfigKeys {
+pub(super) fn keys(prefix: &str) -> ConfigKeys {
     let key = |suffix: &str| format!("{prefix}.{suffix}");
     ConfigKeys {
         layers: key("block_count"),
@@ -99,7 +99,17 @@ fn config(
 ) -> Result<ModelConfig, ModelError> {
     let architecture = "general.architecture";
     let architecture = required(file.text(architecture)?, architecture, "the model's architecture")?;
-    let family = Family::of_architecture(architecture)?;
+    numbers(file, bytes, file_name, vocabulary, Family::of_architecture(architecture)?)
+}
+
+/// The configuration of a model of a family.
+pub(super) fn numbers(
+    file: &GgufFile,
+    bytes: &[&[u8]],
+    file_name: &str,
+    vocabulary: &GgufVocabulary,
+    family: &'static Family,
+) -> Result<ModelConfig, ModelError> {
     let keys = keys(family.name);
     let parts = "split.count";
     if let Some(found) = file.count(parts)?.filter(|n| *n > bytes.len()) {
@@ -140,7 +150,7 @@ fn token_id(file: &GgufFile, key: &str, tokens: usize) -> Result<Option<u32>, Mo
     }
 }
 
-fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
+pub(super) fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> {
     let text = |key: &str| Ok::<_, ModelError>(file.text(key)?.map(str::to_owned));
     let (model_key, tokens_key, kinds_key) =
         ("tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type");

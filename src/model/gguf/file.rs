@@ -8,6 +8,7 @@ use super::{
     value::{Array, Value},
 };
 use crate::model::{Container, ModelError, TensorInfo, TensorTable, config::Fields, tensor_bytes};
+use ygg_kernels::WeightFormat;
 
 /// The first four bytes of every GGUF file.
 pub(in crate::model) const MAGIC: &[u8; 4] = b"GGUF";
@@ -41,6 +42,14 @@ pub struct GgufFile {
 /// [`ModelError`], which names the key, tensor or field. No input makes it panic or reserve more than a small multiple
 /// of the input's size.
 pub fn parse(bytes: &[u8]) -> Result<GgufFile, ModelError> {
+    parse_beside(bytes, &[]).map(|(file, _)| file)
+}
+
+/// Tensors of integers by name.
+pub(super) type Integers = BTreeMap<String, Vec<i64>>;
+
+/// As [`parse`], but tensors of 64-bit integers of the names in `integers` are no weights and are read at once.
+pub(super) fn parse_beside(bytes: &[u8], integers: &[&str]) -> Result<(GgufFile, Integers), ModelError> {
     let mut reader = Reader::new(bytes);
     let version = header(&mut reader)?;
     let tensor_count = reader.u64(format_args!("GGUF tensor count"))?;
@@ -49,12 +58,21 @@ pub fn parse(bytes: &[u8]) -> Result<GgufFile, ModelError> {
         reader.check_count(tensor_count, LEAST_TENSOR_BYTES, format_args!("GGUF tensor count"))?;
     let metadata = metadata(&mut reader, metadata_count)?;
     let alignment = alignment(&metadata)?;
-    let entries =
-        (0..tensor_count).map(|i| TensorEntry::read(&mut reader, i)).collect::<Result<Vec<_>, _>>()?;
+    let entry = |i| TensorEntry::read(&mut reader, i, integers);
+    let entries = (0..tensor_count).map(entry).collect::<Result<Vec<_>, _>>()?;
+    let of_integers: Vec<String> =
+        entries.iter().filter(|entry| entry.is_integers).map(|entry| entry.name.clone()).collect();
     let header_bytes = reader.position();
     let data_start = (header_bytes as u64).next_multiple_of(alignment);
-    let tensors = place(entries, data_start, alignment, bytes.len())?;
-    Ok(GgufFile { version, metadata, tensors, header_bytes })
+    let mut tensors = place(entries, data_start, alignment, bytes.len())?;
+    let mut read = Integers::new();
+    for name in of_integers {
+        let info = tensors.remove(&name).expect("it was placed");
+        let elements =
+            bytes[info.bytes].as_chunks().0.iter().map(|eight| i64::from_le_bytes(*eight)).collect();
+        read.insert(name, elements);
+    }
+    Ok((GgufFile { version, metadata, tensors, header_bytes }, read))
 }
 
 fn header(reader: &mut Reader<'_>) -> Result<u32, ModelError> {
@@ -109,10 +127,12 @@ struct TensorEntry {
     name: String,
     info: TensorInfo,
     offset: u64,
+    /// Whether its elements are 64-bit integers: pairs of what `info` says.
+    is_integers: bool,
 }
 
 impl TensorEntry {
-    fn read(reader: &mut Reader<'_>, index: usize) -> Result<Self, ModelError> {
+    fn read(reader: &mut Reader<'_>, index: usize, integers: &[&str]) -> Result<Self, ModelError> {
         let name = reader.name(format_args!("name of tensor {index}"))?;
         let what = format_args!("tensor `{name}`");
         let dimensions = reader.u32(what)?;
@@ -128,10 +148,15 @@ impl TensorEntry {
             })
             .collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
-        let format = tensor_type::format_of(&name, reader.u32(what)?)?;
+        let number = reader.u32(what)?;
+        let is_integers = number == tensor_type::I64 && integers.contains(&name.as_str());
+        let format = if is_integers { WeightFormat::F32 } else { tensor_type::format_of(&name, number)? };
+        if is_integers {
+            shape.push(2);
+        }
         let offset = reader.u64(what)?;
         let len = tensor_bytes(&name, &shape, format)?;
-        Ok(Self { info: TensorInfo { shape, format, file: 0, bytes: 0..len }, name, offset })
+        Ok(Self { info: TensorInfo { shape, format, file: 0, bytes: 0..len }, name, offset, is_integers })
     }
 }
 
@@ -143,7 +168,7 @@ fn place(
     file_bytes: usize,
 ) -> Result<TensorTable, ModelError> {
     let mut table = TensorTable::new();
-    for TensorEntry { name, mut info, offset } in entries {
+    for TensorEntry { name, mut info, offset, is_integers: _ } in entries {
         let what = format!("tensor `{name}`");
         if !offset.is_multiple_of(alignment) {
             let expected = format!("an offset in multiples of {alignment}");

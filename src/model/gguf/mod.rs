@@ -5,6 +5,7 @@
 //! may be in several files (`split`). The format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 mod describe;
+mod eagle3;
 mod encode;
 mod file;
 mod reader;
@@ -15,6 +16,7 @@ mod value;
 mod write;
 
 pub(super) use describe::{describe, open};
+pub(super) use eagle3::{describe_hidden_state, open_hidden_state, says_hidden_state};
 pub use encode::{DATA_ALIGNMENT, TensorRecord, encode_header};
 pub(super) use file::MAGIC;
 pub use file::{GgufFile, parse};

@@ -4,6 +4,9 @@ use ygg_kernels::WeightFormat;
 
 use crate::model::ModelError;
 
+/// The number of 64-bit integers.
+pub(super) const I64: u32 = 27;
+
 /// The format of ggml type `number`; `tensor` is named in the error.
 pub(super) fn format_of(tensor: &str, number: u32) -> Result<WeightFormat, ModelError> {
     if let Some(format) = WeightFormat::of_ggml_type(number) {
@@ -21,7 +24,7 @@ pub(super) fn format_of(tensor: &str, number: u32) -> Result<WeightFormat, Model
         24 => "I8",
         25 => "I16",
         26 => "I32",
-        27 => "I64",
+        I64 => "I64",
         28 => "F64",
         29 => "IQ1_M",
         34 => "TQ1_0",

@@ -175,7 +175,7 @@ pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelCon
     Ok((config, trained_for))
 }
 
-fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelConfig, ModelError> {
+pub(super) fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelConfig, ModelError> {
     if let Some(method) = json.object("quantization_config")? {
         let method = method.text("quant_method")?.unwrap_or("unnamed").to_owned();
         return Err(ModelError::unsupported(

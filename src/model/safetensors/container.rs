@@ -27,6 +27,9 @@ pub struct SafetensorsFile {
     pub header_bytes: usize,
 }
 
+/// Tensors of integers by name.
+pub(super) type Integers = BTreeMap<String, Vec<i64>>;
+
 /// A JSON object as a map that refuses a key it has already seen, where `serde_json` would keep the last.
 pub(super) struct UniqueMap<V>(pub(super) BTreeMap<String, V>);
 
@@ -61,6 +64,15 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
 /// [`ModelError`], which names the tensor or part. No input makes it panic or reserve more than a small multiple of the
 /// input's size.
 pub fn parse(bytes: &[u8]) -> Result<SafetensorsFile, ModelError> {
+    parse_beside(bytes, &[]).map(|(file, _)| file)
+}
+
+/// As [`parse`], but tensors of the names in `integers` are no weights: their elements are integers or truth values,
+/// which are read at once.
+pub(super) fn parse_beside(
+    bytes: &[u8],
+    integers: &[&str],
+) -> Result<(SafetensorsFile, Integers), ModelError> {
     let header = header(bytes)?;
     let header_bytes = LENGTH_BYTES + header.len();
     let refuse = |e: serde_json::Error| {
@@ -78,9 +90,19 @@ pub fn parse(bytes: &[u8]) -> Result<SafetensorsFile, ModelError> {
         let expected = format!("{stated} bytes, as the header says");
         return Err(ModelError::invalid("safetensors data", expected, found));
     }
-    let mut tensors = TensorTable::new();
+    let (mut tensors, mut read) = (TensorTable::new(), Integers::new());
     for name in names.into_keys().filter(|name| name != METADATA) {
         let info = metadata.info(&name).expect("the header's keys are its tensors");
+        let (start, end) = info.data_offsets;
+        let place = header_bytes + start..header_bytes + end;
+        if integers.contains(&name.as_str()) {
+            let elements = elements(info.dtype, &bytes[place]).ok_or_else(|| {
+                let found = format!("dtype {:?}", info.dtype);
+                ModelError::unsupported(format_args!("tensor `{name}`"), found, "I64, I32, BOOL, U8")
+            })?;
+            read.insert(name, elements);
+            continue;
+        }
         let format = match info.dtype {
             Dtype::F32 => WeightFormat::F32,
             Dtype::F16 => WeightFormat::F16,
@@ -93,13 +115,21 @@ pub fn parse(bytes: &[u8]) -> Result<SafetensorsFile, ModelError> {
                 ));
             }
         };
-        let (start, end) = info.data_offsets;
         let expected = tensor_bytes(&name, &info.shape, format)?;
         assert_eq!(end - start, expected, "the safetensors crate checks sizes");
-        let place = header_bytes + start..header_bytes + end;
         tensors.insert(name, TensorInfo { shape: info.shape.clone(), format, file: 0, bytes: place });
     }
-    Ok(SafetensorsFile { tensors, header_bytes })
+    Ok((SafetensorsFile { tensors, header_bytes }, read))
+}
+
+/// The elements of a tensor of integers; `None` if it is of something else.
+fn elements(dtype: Dtype, bytes: &[u8]) -> Option<Vec<i64>> {
+    match dtype {
+        Dtype::I64 => Some(bytes.as_chunks().0.iter().map(|eight| i64::from_le_bytes(*eight)).collect()),
+        Dtype::I32 => Some(bytes.as_chunks().0.iter().map(|four| i32::from_le_bytes(*four).into()).collect()),
+        Dtype::BOOL | Dtype::U8 => Some(bytes.iter().map(|byte| i64::from(*byte)).collect()),
+        _ => None,
+    }
 }
 
 fn header(bytes: &[u8]) -> Result<&[u8], ModelError> {

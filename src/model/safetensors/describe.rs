@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use super::{
     config_json::{Object, chat_template, config, hidden_state_config, is_hidden_state},
-    container,
+    container::{self, Integers},
+    eagle3_json::{MAPS, eagle3_config, is_eagle3},
 };
 use crate::model::{
     HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource, family::Source,
@@ -41,7 +42,7 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
     let identity = Identity::default().with(folder.config).with(&folder.tokenizer);
     let json = Object::parse(folder.config).map_err(in_file("config.json"))?;
     let config = config(&json, folder.name).map_err(in_file("config.json"))?;
-    let (tensors, identity) = tensors_of(folder.path, &folder.shards, identity)?;
+    let (tensors, _, identity) = tensors_of(folder.path, &folder.shards, &[], identity)?;
     for (tensor, shard) in folder.weight_map.iter().flatten() {
         let found = tensors.get(tensor).map(|info| shard_of(info, &folder));
         if found != Some(shard) {
@@ -86,34 +87,48 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
     })
 }
 
-/// Whether a folder's `config.json` is a hidden-state drafter's.
-pub(super) fn says_hidden_state(path: &Path, config: &[u8]) -> Result<bool, ModelError> {
-    let json = Object::parse(config).and_then(|json| is_hidden_state(&json));
-    json.map_err(|error| error.in_file(&path.join("config.json")))
+/// Whether a folder's `config.json` is a hidden-state drafter's or an EAGLE-3 head's.
+pub(in crate::model) fn says_hidden_state(path: &Path, config: &[u8]) -> Result<bool, ModelError> {
+    let says = |json: Object| Ok(is_hidden_state(&json)? || is_eagle3(&json)?);
+    Object::parse(config).and_then(says).map_err(|error| error.in_file(&path.join("config.json")))
 }
 
-/// Everything but the weights of a hidden-state drafter in a folder.
-pub(super) fn describe_hidden_state(
+/// Everything but the weights of a hidden-state drafter, or of an EAGLE-3 head, in a folder.
+pub(in crate::model) fn describe_hidden_state(
     path: &Path,
     name: &str,
     config: &[u8],
     shards: Vec<(String, &[u8])>,
 ) -> Result<HiddenStateParts, ModelError> {
-    let json = Object::parse(config).and_then(|json| hidden_state_config(&json, name));
-    let (described, verifier) = json.map_err(|error| error.in_file(&path.join("config.json")))?;
-    let (tensors, identity) = tensors_of(path, &shards, Identity::default().with(config))?;
-    Ok(HiddenStateParts { config: described, verifier, identity, tensors })
+    let in_config = |error: ModelError| error.in_file(&path.join("config.json"));
+    let json = Object::parse(config).map_err(in_config)?;
+    let is_own = is_hidden_state(&json).map_err(in_config)?;
+    let integers: &[&str] = if is_own { &[] } else { &MAPS };
+    let identity = Identity::default().with(config);
+    let (tensors, mut maps, identity) = tensors_of(path, &shards, integers, identity)?;
+    if is_own {
+        let (config, verifier) = hidden_state_config(&json, name).map_err(in_config)?;
+        return Ok(HiddenStateParts { config, verifier, eagle3: None, identity, tensors });
+    }
+    let (config, verifier, mut head) = eagle3_config(&json, name, &tensors).map_err(in_config)?;
+    let [d2t, t2d] = MAPS.map(|map| maps.remove(map));
+    let bytes: Vec<u8> = d2t.iter().flatten().flat_map(|offset| offset.to_le_bytes()).collect();
+    head.map(config.vocabulary, d2t, t2d).map_err(|error| error.in_file(path))?;
+    Ok(HiddenStateParts { config, verifier, eagle3: Some(head), identity: identity.with(&bytes), tensors })
 }
 
-/// The tensors of all shards, and the identity with their headers.
+/// The tensors of all shards, those of integers apart, and the identity with their headers.
 fn tensors_of(
     path: &Path,
     shards: &[(String, &[u8])],
+    integers: &[&str],
     mut identity: Identity,
-) -> Result<(TensorTable, Identity), ModelError> {
-    let mut tensors = TensorTable::new();
+) -> Result<(TensorTable, Integers, Identity), ModelError> {
+    let (mut tensors, mut maps) = (TensorTable::new(), Integers::new());
     for (index, (name, bytes)) in shards.iter().enumerate() {
-        let shard = container::parse(bytes).map_err(|error| error.in_file(&path.join(name)))?;
+        let shard = container::parse_beside(bytes, integers);
+        let (shard, read) = shard.map_err(|error| error.in_file(&path.join(name)))?;
+        maps.extend(read);
         identity = identity.with(&bytes[..shard.header_bytes]);
         for (tensor, mut info) in shard.tensors {
             info.file = index;
@@ -126,7 +141,7 @@ fn tensors_of(
             tensors.insert(tensor, info);
         }
     }
-    Ok((tensors, identity))
+    Ok((tensors, maps, identity))
 }
 
 fn shard_of<'a>(info: &crate::model::TensorInfo, folder: &'a FolderBytes<'_>) -> &'a str {

@@ -61,7 +61,7 @@ pub(in crate::model) fn open(path: &Path) -> Result<(Parts, Vec<MappedFile>), Mo
     Ok((parts, files))
 }
 
-/// Opens the folder of a hidden-state drafter, which has `config.json` and weights only; `None` if there is none of
+/// Opens the folder of a hidden-state drafter or of an EAGLE-3 head, which has `config.json` and weights only; `None` if there is none of
 /// either or the configuration is another model's.
 pub(in crate::model) fn open_hidden_state(
     path: &Path,
@@ -72,6 +72,14 @@ pub(in crate::model) fn open_hidden_state(
     let Some(config) = read_optional(path, "config.json")? else { return Ok(None) };
     if !says_hidden_state(path, &config)? {
         return Ok(None);
+    }
+    let is_there = |name: &str| path.join(name).exists();
+    if is_there("pytorch_model.bin") && !is_there(SINGLE) && !is_there(INDEX) {
+        let found = format!(
+            "weights in pytorch_model.bin, a format that can run code: save them as {SINGLE}, in Python by \
+             `safetensors.torch.save_file(torch.load(\"pytorch_model.bin\", weights_only=True), \"{SINGLE}\")`"
+        );
+        return Err(ModelError::NotAModel { path: path.to_owned(), found });
     }
     let (names, _) = weight_files(path)?;
     let files = names.iter().map(|name| MappedFile::open(&path.join(name))).collect::<Result<Vec<_>, _>>()?;

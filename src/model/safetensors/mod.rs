@@ -6,11 +6,12 @@
 mod config_json;
 mod container;
 mod describe;
+mod eagle3_json;
 mod folder;
 mod rope_json;
 
 pub use container::{SafetensorsFile, parse};
-pub(super) use describe::{FolderBytes, describe};
+pub(super) use describe::{FolderBytes, describe, describe_hidden_state, says_hidden_state};
 pub(super) use folder::{INDEX, SINGLE, open, open_hidden_state};
 
 #[cfg(test)]

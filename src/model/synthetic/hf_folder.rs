@@ -161,33 +161,56 @@ pub(super) fn write(path: &Path, json: &Value) -> Result<(), ModelError> {
     fs::write(path, text).map_err(|source| ModelError::Write { path: path.to_owned(), source })
 }
 
-struct FolderTensor<'a>(&'a Tensor);
+enum FolderTensor<'a> {
+    Weights(&'a Tensor),
+    Integers { elements: &'a [i64], shape: [usize; 1] },
+}
 
 impl View for FolderTensor<'_> {
     fn dtype(&self) -> Dtype {
-        match self.0.folder_format() {
-            WeightFormat::F16 => Dtype::F16,
-            WeightFormat::BF16 => Dtype::BF16,
-            _ => Dtype::F32,
+        match self {
+            Self::Weights(tensor) => match tensor.folder_format() {
+                WeightFormat::F16 => Dtype::F16,
+                WeightFormat::BF16 => Dtype::BF16,
+                _ => Dtype::F32,
+            },
+            Self::Integers { .. } => Dtype::I64,
         }
     }
 
     fn shape(&self) -> &[usize] {
-        &self.0.shape
+        match self {
+            Self::Weights(tensor) => &tensor.shape,
+            Self::Integers { shape, .. } => shape,
+        }
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        self.0.folder_bytes().into()
+        match self {
+            Self::Weights(tensor) => tensor.folder_bytes().into(),
+            Self::Integers { elements, .. } => elements.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        }
     }
 
     fn data_len(&self) -> usize {
-        self.0.rows() * self.0.columns() * self.dtype().bitsize() / 8
+        self.shape().iter().product::<usize>() * self.dtype().bitsize() / 8
     }
 }
 
 pub(super) fn write_weights(path: &Path, tensors: &[Tensor]) -> Result<(), ModelError> {
-    let views = tensors.iter().map(|tensor| (tensor.folder_name.as_str(), FolderTensor(tensor)));
-    serialize_to_file(views, None, path).map_err(|error| {
+    write_with_integers(path, tensors, &[])
+}
+
+/// As [`write_weights`], with vectors of integers.
+pub(super) fn write_with_integers(
+    path: &Path,
+    tensors: &[Tensor],
+    integers: &[(&str, &[i64])],
+) -> Result<(), ModelError> {
+    let weights = tensors.iter().map(|tensor| (tensor.folder_name.as_str(), FolderTensor::Weights(tensor)));
+    let vector = |elements| FolderTensor::Integers { elements, shape: [elements.len()] };
+    let integers = integers.iter().map(|(name, elements)| (*name, vector(elements)));
+    serialize_to_file(weights.chain(integers), None, path).map_err(|error| {
         let source = match error {
             SafeTensorError::IoError(source) => source,
             other => io::Error::other(other),

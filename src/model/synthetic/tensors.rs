@@ -12,8 +12,8 @@ enum Content {
     Gain,
     /// Normal numbers of this standard deviation.
     Matrix { deviation: f32 },
-    /// Normal numbers of this standard deviation, and 1 more where the column is the row's of the second half.
-    HandsOn { deviation: f32 },
+    /// Normal numbers of this standard deviation, and 1 more where the column is the row's from `first` on.
+    HandsOn { deviation: f32, first: usize },
     /// A matrix whose rows are heads of this size, rotated in pairs.
     Heads { deviation: f32, head_dim: usize },
 }
@@ -95,9 +95,9 @@ impl Tensor {
             Content::Matrix { deviation } | Content::Heads { deviation, .. } => {
                 indices.map(|i| deviation * self.numbers.normal(i)).collect()
             }
-            Content::HandsOn { deviation } => {
+            Content::HandsOn { deviation, first } => {
                 let mut values: Vec<f32> = indices.map(|i| deviation * self.numbers.normal(i)).collect();
-                values[self.columns() / 2 + row] += 1.0;
+                values[first + row] += 1.0;
                 values
             }
         }
@@ -170,7 +170,7 @@ pub(super) fn hidden_state_tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
     };
     add("enorm", &[d], Content::Gain);
     add("hnorm", &[d], Content::Gain);
-    add("eh_proj", &[d, 2 * d], Content::HandsOn { deviation: 0.3 / (d as f32).sqrt() });
+    add("eh_proj", &[d, 2 * d], Content::HandsOn { deviation: 0.3 / (d as f32).sqrt(), first: d });
     add("layers.0.input_layernorm", &[d], Content::Gain);
     add("layers.0.self_attn.q_proj", &[queries, d], heads);
     add("layers.0.self_attn.k_proj", &[keys, d], heads);
@@ -181,6 +181,44 @@ pub(super) fn hidden_state_tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
     add("layers.0.mlp.up_proj", &[f, d], into(1.0, d));
     add("layers.0.mlp.down_proj", &[d, f], into(0.5, f));
     add("norm", &[d], Content::Gain);
+    list.tensors
+}
+
+/// All tensors of an EAGLE-3 head of this shape over so many rows, with a head of its own of so many tokens if it has
+/// one.
+pub(super) fn eagle3_tensors(
+    spec: &SyntheticSpec,
+    rows: usize,
+    draft_vocabulary: Option<usize>,
+    is_speculators: bool,
+) -> Vec<Tensor> {
+    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let (d, f) = (spec.width, spec.feed_forward);
+    let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    let into = |gain: f32, columns: usize| Content::Matrix { deviation: gain / (columns as f32).sqrt() };
+    let heads = Content::Heads { deviation: 1.5 / (2.0 * d as f32).sqrt(), head_dim: spec.head_dim };
+    let layer = if is_speculators { "layers.0." } else { "midlayer." };
+    let mut add = |layer: &str, name: &str, shape: &[usize], content| {
+        let format = if shape.len() == 1 { WeightFormat::F32 } else { spec.format };
+        let name = format!("{layer}{name}");
+        list.add(&name, &name, shape, format, content);
+    };
+    let fc = Content::HandsOn { deviation: 0.1 / (d as f32).sqrt(), first: (rows - 1) * d };
+    add("", "fc", &[d, rows * d], fc);
+    add(layer, "input_layernorm", &[d], Content::Gain);
+    add(layer, "hidden_norm", &[d], Content::Gain);
+    add(layer, "self_attn.q_proj", &[queries, 2 * d], heads);
+    add(layer, "self_attn.k_proj", &[keys, 2 * d], heads);
+    add(layer, "self_attn.v_proj", &[keys, 2 * d], into(0.5, d));
+    add(layer, "self_attn.o_proj", &[d, queries], into(0.3, queries));
+    add(layer, "post_attention_layernorm", &[d], Content::Gain);
+    add(layer, "mlp.gate_proj", &[f, d], into(1.0, d));
+    add(layer, "mlp.up_proj", &[f, d], into(1.0, d));
+    add(layer, "mlp.down_proj", &[d, f], into(0.5, f));
+    add("", "norm", &[d], Content::Gain);
+    if let Some(tokens) = draft_vocabulary {
+        add("", "lm_head", &[tokens, d], into(LOGIT_DEVIATION, d));
+    }
     list.tensors
 }
 

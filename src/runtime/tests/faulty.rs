@@ -147,8 +147,8 @@ impl Replay for FaultyReplay {
         &self.shown[output]
     }
 
-    fn hidden(&self, program: ProgramId, output: OutputId) -> Option<&[f32]> {
-        self.inner.hidden(program, output)
+    fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]> {
+        self.inner.hidden(program, part, output)
     }
 
     fn copy_slots(&mut self, from: &[u32], first: u32) {

@@ -3,7 +3,8 @@
 //! Its cache holds the text, as the verifier's does, and nodes go to scratch slots after it. Tokens missing from the cache are
 //! computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of accepted nodes; only the
 //! last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks all accepted tokens: its nodes were
-//! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE, <https://arxiv.org/abs/2401.15077>).
+//! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE, <https://arxiv.org/abs/2401.15077>), of
+//! one or several of its layers (EAGLE-3, <https://arxiv.org/abs/2503.01840>).
 //! With heads drafted ahead a model of tokens lacks nothing: the last growth is forwarded in parallel with the verification, on a GPU on a
 //! stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the
 //! history.
@@ -47,7 +48,41 @@ enum Reads {
     /// Nothing.
     Tokens,
     /// The hidden row of the token before: the verifier's of the text, its own of drafted nodes, `[nodes, D]`, kept by their ids.
-    HiddenRows { own: Vec<f32>, columns: usize },
+    HiddenRows { own: Vec<f32>, columns: usize, of_text: TextParts },
+}
+
+/// Which parts of the rows that the verifier's session keeps are given with tokens of the text.
+#[derive(Debug)]
+struct TextParts {
+    /// Places of the parts, in the order in which they are given.
+    places: Vec<usize>,
+    /// Elements of a part.
+    width: usize,
+}
+
+impl TextParts {
+    /// Those of the layers that `set` reads.
+    fn of(session: &Session, set: &ExecutableSet) -> Result<Self, SpeculateError> {
+        let width = session.set().model_width();
+        let kept = if session.keeps_hidden() { session.set().kept_layers() } else { &[] };
+        let place = |layer: &usize| kept.iter().position(|kept| kept == layer);
+        let places: Option<Vec<usize>> = set.graph().layers_read().iter().map(place).collect();
+        let places = places.ok_or(RuntimeError::NoHiddenRows)?;
+        let (expected, found) = (places.len() * width, set.text_columns());
+        if found != expected {
+            let expected = format!("{expected}, {} of the verifier's", places.len());
+            return Err(SpeculateError::Shape { what: "width of hidden rows", expected, found });
+        }
+        Ok(Self { places, width })
+    }
+
+    /// Writes the parts of a committed token's row, which is known to be kept.
+    fn write(&self, session: &Session, position: usize, to: &mut [f32]) {
+        let row = session.committed_hidden(position).expect("looked for before");
+        for (place, to) in self.places.iter().zip(to.chunks_exact_mut(self.width)) {
+            to.copy_from_slice(&row[place * self.width..][..self.width]);
+        }
+    }
 }
 
 impl Reads {
@@ -102,16 +137,12 @@ impl ModelDrafter {
         let columns = set.given_columns();
         let reads = match columns {
             0 => Reads::Tokens,
-            _ => Reads::HiddenRows { own: vec![0.0; shape.tree_nodes() * columns], columns },
+            _ => Reads::HiddenRows {
+                own: vec![0.0; shape.tree_nodes() * columns],
+                columns,
+                of_text: TextParts::of(session, set)?,
+            },
         };
-        if columns > 0 && !session.keeps_hidden() {
-            return Err(RuntimeError::NoHiddenRows.into());
-        }
-        let width = session.set().model_width();
-        if columns > 0 && columns != width {
-            let expected = format!("{width}, the verifier's");
-            return Err(SpeculateError::Shape { what: "width of hidden rows", expected, found: columns });
-        }
         let options = Self::session_options(&session.options(), set, shape);
         let own = Session::open_beside(Arc::clone(set), &options, session)?;
         let verified = shape.verify_width.min(shape.tree_nodes());
@@ -210,10 +241,9 @@ impl ModelDrafter {
         if lacking.is_empty() {
             return Ok(());
         }
-        self.own.prefill_with(lacking, |index, row| {
-            if !row.is_empty() {
-                row.copy_from_slice(known_hidden(session, from + index - 1));
-            }
+        self.own.prefill_with(lacking, |index, row| match &self.reads {
+            Reads::Tokens => {}
+            Reads::HiddenRows { of_text, .. } => of_text.write(session, from + index - 1, row),
         })?;
         self.text.extend_from_slice(lacking);
         Ok(())
@@ -255,7 +285,7 @@ impl ModelDrafter {
         let (forward, choice) = ranking.asked(forward, self.reads.skipped());
         let choices = forward.choose_of(self.trimmed, choice, None);
         note(&mut self.candidates, choices.row(lacking).iter(), self.vocabulary);
-        if let Reads::HiddenRows { own, columns } = &mut self.reads {
+        if let Reads::HiddenRows { own, columns, .. } = &mut self.reads {
             own[..*columns].copy_from_slice(choices.hidden(lacking));
         }
         self.commit_text(history);
@@ -288,20 +318,17 @@ fn behind_text<'s>(
     history: &[u32],
     session: &Session,
 ) -> Result<Forward<'s>, SpeculateError> {
-    let mut forward = own.forward(history.len() - from)?;
+    let mut forward = own.forward_text(history.len() - from)?;
     for (row, token) in history[from..].iter().enumerate() {
         forward.push_behind(*token);
         match reads {
             Reads::Tokens => {}
-            Reads::HiddenRows { .. } => forward.give(row, known_hidden(session, from + row - 1)),
+            Reads::HiddenRows { of_text, .. } => {
+                of_text.write(session, from + row - 1, forward.given_mut(row));
+            }
         }
     }
     Ok(forward)
-}
-
-/// The verifier's hidden row of a committed token that is known to be kept.
-fn known_hidden(session: &Session, position: usize) -> &[f32] {
-    session.committed_hidden(position).expect("looked for before")
 }
 
 /// Keeps the candidates that the verifier knows: a model may have more rows in its head.
@@ -481,7 +508,7 @@ impl ModelDrafter {
         lap: &mut Lap,
     ) -> Result<(), SpeculateError> {
         let mut forward = tree_forward(&mut self.own, tree, &self.rows)?;
-        if let Reads::HiddenRows { own, columns } = &self.reads {
+        if let Reads::HiddenRows { own, columns, .. } = &self.reads {
             for (row, node) in self.rows.iter().enumerate() {
                 let parent = tree.parent(*node).expect("grown nodes have parents");
                 forward.give(row, &own[parent.index() * columns..][..*columns]);
@@ -490,7 +517,7 @@ impl ModelDrafter {
         let (forward, choice) = ranking.asked(forward, self.reads.skipped());
         let choices = forward.choose_of(self.trimmed, choice, None);
         budget.stats.add_time(StepStage::Draft, lap.next());
-        if let Reads::HiddenRows { own, columns } = &mut self.reads {
+        if let Reads::HiddenRows { own, columns, .. } = &mut self.reads {
             for (row, node) in self.rows.iter().enumerate() {
                 own[node.index() * *columns..][..*columns].copy_from_slice(choices.hidden(row));
             }
