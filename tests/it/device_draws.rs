@@ -143,9 +143,9 @@ mod emulated {
         for (test, place) in [
             (NOISY, format!("{}+1", of_all[0])),
             (DRAWS, format!("{}+1", of_all[0])),
-            (NOISY, format!("{ranked}+-1")),
-            (DRAWS, format!("{leaders}+-1")),
-            (DRAWS, format!("{winners}+-1")),
+            (NOISY, format!("{ranked}+1")),
+            (DRAWS, format!("{leaders}+1")),
+            (DRAWS, format!("{winners}+1")),
         ] {
             let told = tests_in(emulation(), &[test], &[(SHIFT, &place)]);
             assert!(!told.status.success(), "{test} does not notice {place}");
