@@ -1,4 +1,5 @@
-// Gumbel noise of tokens: `ygg_kernels::noise` says what, to the last bit. Every product and sum is rounded by itself, in double precision.
+// Gumbel noise of tokens: `ygg_kernels::noise` says what, to the last bit. Every product and sum is rounded by itself,
+// in double precision.
 #pragma once
 
 #include "candidates.cuh"

@@ -1,4 +1,5 @@
-// Draws of tokens where the logits are: `ygg_kernels::noise` says what wins, and these are the tokens that the host draws, to the bit.
+// Draws of tokens where the logits are: `ygg_kernels::noise` says what wins, and these are the tokens that the host
+// draws, to the bit.
 #pragma once
 
 #include "noise.cuh"
@@ -34,8 +35,8 @@ struct Bound {
         : largest(largest), inverse(noise.inverse), least(add_rn(static_cast<float>(noisy), -0.001f)),
           is_usual(noise.temperature >= 1e-4f && noise.temperature <= 1e4f) {}
 
-    // Whether a token with this upper half of bits cannot win: with z leading zeros its noise is below (z + 1) ln 2. The factor, and a
-    // thousandth in `least`, are more than what rounding adds.
+    // Whether a token with this upper half of bits cannot win: with z leading zeros its noise is below (z + 1) ln 2.
+    // The factor, and a thousandth in `least`, are more than what rounding adds.
     YGG_DEVICE bool excludes(float logit, u32 upper) const {
         const float score = mul_rn(mul_rn(add_rn(logit, -largest), inverse), 0.999999f);
         const u32 zeros = upper == 0 ? 64 : leading_zeros(upper);

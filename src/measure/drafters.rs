@@ -146,8 +146,8 @@ pub(super) fn drafters_of(
     Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
-/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's, and what a trimmed
-/// head proposes is told by the whole one's candidates.
+/// The drafters whose proposals are recorded by running their model: a twin's are its fixed drafter's, and what a
+/// trimmed head proposes is told by the whole one's candidates.
 pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(DrafterName, DrafterKind)> {
     let is_recorded = |kind: &DrafterKind| {
         kind.runs_a_model() && kind.facts().head_tokens.is_none() && twin(kind, drafters).is_none()

@@ -186,8 +186,8 @@ fn measured_tunings(
     measure_tunings(loaded, budget, options.pinning, advance)
 }
 
-/// Adds drafters with trimmed heads to `drafters`, then records requests of other temperatures, each temperature in so much
-/// time, and the drafters along these. Gives the model with all drafters.
+/// Adds drafters with trimmed heads to `drafters`, then records requests of other temperatures, each temperature in so
+/// much time, and the drafters along these. Gives the model with all drafters.
 fn record_further(
     loaded: &Loaded,
     drafters: &mut Vec<(DrafterName, DrafterKind)>,

@@ -19,8 +19,8 @@ use super::{
     trace_options::TraceOptions,
 };
 
-/// The share of greedy requests, with one part for every other temperature: they train depth predictors and decide which
-/// tokens trimmed heads keep. Much more, and the few steps of the others would decide by luck.
+/// The share of greedy requests, with one part for every other temperature: they train depth predictors and decide
+/// which tokens trimmed heads keep. Much more, and the few steps of the others would decide by luck.
 const GREEDY_PARTS: u32 = 2;
 /// The part of a temperature's time that its requests are recorded in; drafters have the rest.
 const REQUESTS_PART: u32 = 3;

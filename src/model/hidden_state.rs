@@ -1,5 +1,5 @@
-//! Opens a drafter of one layer over its verifier's hidden rows: a hidden-state drafter, which shares embedding and head
-//! with its verifier, or an EAGLE-3 head as others publish it.
+//! Opens a drafter of one layer over its verifier's hidden rows: a hidden-state drafter, which shares embedding and
+//! head with its verifier, or an EAGLE-3 head as others publish it.
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
@@ -41,10 +41,10 @@ impl HiddenStateParts {
 
 /// One decoder layer that drafts from the hidden rows of the verifier that it was trained for.
 ///
-/// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row at
-/// `p - 1`; its logits are for the token at `p + 1`. A hidden-state drafter reads the verifier's residual stream before
-/// the final norm, projects both rows, each normalised, by `eh_proj.weight`, and has the verifier's head. An EAGLE-3
-/// head reads rows of several layers, joined by `fc.weight`, and has a head of its own.
+/// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row
+/// at `p - 1`; its logits are for the token at `p + 1`. A hidden-state drafter reads the verifier's residual stream
+/// before the final norm, projects both rows, each normalised, by `eh_proj.weight`, and has the verifier's head. An
+/// EAGLE-3 head reads rows of several layers, joined by `fc.weight`, and has a head of its own.
 #[derive(Debug)]
 pub struct HiddenStateModel {
     parts: HiddenStateParts,

@@ -112,7 +112,8 @@ pub struct ExecutableSet {
     pub(super) logits: IdVec<WidthId, ProgramId>,
     pub(super) candidates: IdVec<WidthId, ProgramId>,
     prefill: IdVec<PrefillId, ProgramId>,
-    /// Which rows between layers are kept, and the programs that prefill and keep those of all tokens, if there are any.
+    /// Which rows between layers are kept, and the programs that prefill and keep those of all tokens, if there are
+    /// any.
     pub(super) keeping: Option<Keeping>,
     /// The model's graph, with the matrices of variants after its weights.
     pub(super) graph: Graph,

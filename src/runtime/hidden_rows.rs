@@ -197,8 +197,8 @@ impl ExecutableSet {
         Ok(both)
     }
 
-    /// The layers whose rows sessions [keep](super::Session::keep_hidden), ascending: for each number, what comes out of
-    /// so many. None if no executables were made for that.
+    /// The layers whose rows sessions [keep](super::Session::keep_hidden), ascending: for each number, what comes out
+    /// of so many. None if no executables were made for that.
     pub fn kept_layers(&self) -> &[usize] {
         self.keeping.as_ref().map_or(&[], |keeping| &keeping.layers)
     }

@@ -484,8 +484,8 @@ impl<'a> Forward<'a> {
         });
     }
 
-    /// Lets [`choose_of`](Self::choose_of) rank candidates by the noise that decides a request's tokens: their values are
-    /// then logits over its temperature plus noise. A [verification](Self::verify) draws its tokens by it, a
+    /// Lets [`choose_of`](Self::choose_of) rank candidates by the noise that decides a request's tokens: their values
+    /// are then logits over its temperature plus noise. A [verification](Self::verify) draws its tokens by it, a
     /// [growth](Self::begin_growth) ranks by it. Said after all rows were added.
     ///
     /// # Panics

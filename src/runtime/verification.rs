@@ -92,8 +92,8 @@ impl Session {
     }
 
     /// Verifies the best nodes of the tree whose growth was [begun](Forward::begin_growth) from `root`, the token after
-    /// the committed ones: the device prunes, verifies and walks as [`Forward::verify`] does, under `noise` if tokens are
-    /// drawn, and this waits for it. Commits nothing yet; allocates nothing.
+    /// the committed ones: the device prunes, verifies and walks as [`Forward::verify`] does, under `noise` if tokens
+    /// are drawn, and this waits for it. Commits nothing yet; allocates nothing.
     ///
     /// # Errors
     /// [`RuntimeError::DeviceFailed`].
@@ -155,10 +155,10 @@ impl Session {
 }
 
 impl Forward<'_> {
-    /// Runs it as a verification, which the device walks through by itself: from the row pushed first, the root at scratch
-    /// offset 0, to the row that carries the verifier's token after it, and on from there. That is the best token, or
-    /// [under noise](Self::under_noise) the one that a [`Sampler`](crate::sample::Sampler) without filters draws.
-    /// [`Session::walked`]
+    /// Runs it as a verification, which the device walks through by itself: from the row pushed first, the root at
+    /// scratch offset 0, to the row that carries the verifier's token after it, and on from there. That is the best
+    /// token, or [under noise](Self::under_noise) the one that a [`Sampler`](crate::sample::Sampler) without filters
+    /// draws. [`Session::walked`]
     /// shows where that went, and [`Session::commit_walked`] commits of it. Of the forward nothing else is left to be
     /// read. Allocates nothing.
     ///

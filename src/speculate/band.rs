@@ -191,7 +191,8 @@ impl BandState {
         if sub_plan.schedule.drafts_ahead() { drafter.as_mut()?.ahead() } else { None }
     }
 
-    /// Whether the device walks through the trees of a request whose tokens `sampler` draws: it knows logits and noise alone.
+    /// Whether the device walks through the trees of a request whose tokens `sampler` draws: it knows logits and noise
+    /// alone.
     pub(super) fn walks_on_device(&self, sampler: &RowSampler) -> bool {
         self.steps.sub_plan.schedule.walks_on_device() && self.host_walk_reason(sampler).is_none()
     }

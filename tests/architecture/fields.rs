@@ -1,4 +1,5 @@
-//! What a new field of a plan touches: every file that names all fields of its struct, to make one or to take one apart.
+//! What a new field of a plan touches: every file that names all fields of its struct, to make one or to take one
+//! apart.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,8 @@ use super::{OUTSIDE, ROOMS, Source, code_of, sources, tokens};
 const MOST: usize = 6;
 const FORMAT: &str = "src/plan/file.rs";
 
-/// The files, tests aside, of which a new field of the struct needs a line: its definition, and the places that say all fields.
+/// The files, tests aside, of which a new field of the struct needs a line: its definition, and the places that say all
+/// fields.
 fn touched_by_a_field<'s>(sources: &'s [Source], name: &str) -> BTreeSet<&'s str> {
     let is_test = |path: &str| path.contains("/tests") || path.starts_with("tests/");
     let knows_plans = |path: &str| {
@@ -28,7 +30,8 @@ fn touched_by_a_field<'s>(sources: &'s [Source], name: &str) -> BTreeSet<&'s str
     touched.map(|source| source.path.as_str()).collect()
 }
 
-/// Whether the struct is defined here, or `name { .. }` says all of its fields: without a `..` that stands for the others.
+/// Whether the struct is defined here, or `name { .. }` says all of its fields: without a `..` that stands for the
+/// others.
 fn says_all_fields(tokens: &[&str], name: &str) -> bool {
     (1..tokens.len().saturating_sub(1)).any(|at| {
         let is_body =

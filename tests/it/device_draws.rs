@@ -129,7 +129,8 @@ mod emulated {
         assert!(rarest > 8.0, "both ends of the logarithm are met: {rarest}");
     }
 
-    /// Noise of another place, and noise of one place for two rows: a drafter ranks otherwise, and another token is drawn.
+    /// Noise of another place, and noise of one place for two rows: a drafter ranks otherwise, and another token is
+    /// drawn.
     #[test]
     fn noise_of_the_wrong_place_and_noise_used_twice_are_found() {
         let lines = |word: &str, file: &str| -> Vec<String> {

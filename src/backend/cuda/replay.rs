@@ -249,8 +249,8 @@ impl CudaReplay {
         self.put(self.ready[program].by(decider).steps.iter())
     }
 
-    /// Puts the kernels of a program that rank by logits on the stream, with others that write their rows after the copy
-    /// of what else they read.
+    /// Puts the kernels of a program that rank by logits on the stream, with others that write their rows after the
+    /// copy of what else they read.
     pub(super) fn forward_of_rows_by(&self, program: ProgramId, rows: &Launch) -> Result<(), BackendError> {
         let Ready { words, inputs_at, .. } = self.ready[program];
         self.send_inputs(words.tails, inputs_at)?;

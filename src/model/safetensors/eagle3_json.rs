@@ -1,7 +1,7 @@
 //! What the `config.json` of an EAGLE-3 head says, in the layouts that are published.
 //!
-//! Heads of SafeAILab (<https://github.com/SafeAILab/EAGLE>), SpecForge (<https://github.com/sgl-project/SpecForge>) and
-//! AngelSlim (<https://github.com/Tencent/AngelSlim>) state their layer's sizes at the top; those of speculators
+//! Heads of SafeAILab (<https://github.com/SafeAILab/EAGLE>), SpecForge (<https://github.com/sgl-project/SpecForge>)
+//! and AngelSlim (<https://github.com/Tencent/AngelSlim>) state their layer's sizes at the top; those of speculators
 //! (<https://github.com/vllm-project/speculators>) in `transformer_layer_config`.
 
 use super::config_json::{Object, numbers};

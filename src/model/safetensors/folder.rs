@@ -61,8 +61,8 @@ pub(in crate::model) fn open(path: &Path) -> Result<(Parts, Vec<MappedFile>), Mo
     Ok((parts, files))
 }
 
-/// Opens the folder of a hidden-state drafter or of an EAGLE-3 head, which has `config.json` and weights only; `None` if there is none of
-/// either or the configuration is another model's.
+/// Opens the folder of a hidden-state drafter or of an EAGLE-3 head, which has `config.json` and weights only; `None`
+/// if there is none of either or the configuration is another model's.
 pub(in crate::model) fn open_hidden_state(
     path: &Path,
 ) -> Result<Option<(HiddenStateParts, Vec<MappedFile>)>, ModelError> {

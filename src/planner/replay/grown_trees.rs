@@ -109,12 +109,14 @@ impl<'t> GrownTrees<'t> {
         GrownTrees { drafter, draft_width, depth, is_bound: false, steps }
     }
 
-    /// The same, if `is_bound` for a bound from below: nodes without recorded candidates draft nothing, however many they are.
+    /// The same, if `is_bound` for a bound from below: nodes without recorded candidates draft nothing, however many
+    /// they are.
     pub(in crate::planner) fn as_bound(self, is_bound: bool) -> Self {
         Self { is_bound, ..self }
     }
 
-    /// Of the nodes that trees of every depth forward, from 1 on, the share whose candidates were not recorded; none of a bound.
+    /// Of the nodes that trees of every depth forward, from 1 on, the share whose candidates were not recorded; none of
+    /// a bound.
     pub(in crate::planner) fn missing(&self) -> Vec<f64> {
         if self.is_bound {
             return vec![0.0; self.depth];

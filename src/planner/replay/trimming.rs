@@ -1,14 +1,14 @@
 //! What steps recorded with a whole head say of one that is trimmed: the candidates that it knows.
 //!
-//! A trimmed head gives the logits that the whole one gives of its tokens, so its candidates are those of the whole head
-//! that it knows, in their order, noise included. Recorded answers, places and trees are the same for both heads, so what
-//! the trimmed one loses is told apart from luck with places.
+//! A trimmed head gives the logits that the whole one gives of its tokens, so its candidates are those of the whole
+//! head that it knows, in their order, noise included. Recorded answers, places and trees are the same for both heads,
+//! so what the trimmed one loses is told apart from luck with places.
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, Trace};
 
 /// The trace of the drafter `name`, whose head knows these ascending `tokens`, from that of the whole head.
 ///
-/// A node that the trimmed head would have expanded in place of one that it does not know may lack its candidates. Taken
-/// for one that drafts nothing, it makes the price a bound: the head is at least as fast.
+/// A node that the trimmed head would have expanded in place of one that it does not know may lack its candidates.
+/// Taken for one that drafts nothing, it makes the price a bound: the head is at least as fast.
 pub(in crate::planner) fn trimmed(whole: &Trace, name: &DrafterName, tokens: &[u32]) -> Trace {
     let expanded = |expansion: &Expansion| Expansion {
         node: expansion.node,
@@ -27,8 +27,8 @@ pub(in crate::planner) fn trimmed(whole: &Trace, name: &DrafterName, tokens: &[u
     Trace { drafter: name.clone(), prompts: whole.prompts.iter().map(prompt).collect(), ..*whole }
 }
 
-/// The candidates among ascending `tokens`, with probabilities that sum to 1 again if as much of what is not recorded is
-/// known as of what is.
+/// The candidates among ascending `tokens`, with probabilities that sum to 1 again if as much of what is not recorded
+/// is known as of what is.
 fn known(candidates: &[Candidate], tokens: &[u32]) -> Vec<Candidate> {
     let is_known = |candidate: &&Candidate| tokens.binary_search(&candidate.token).is_ok();
     let sum = |sum: f64, candidate: &Candidate| sum + f64::from(candidate.log_prob).exp();

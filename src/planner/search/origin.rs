@@ -17,7 +17,8 @@ use crate::planner::{
 /// What was recorded at one temperature.
 pub(in crate::planner) struct Recorded<'a> {
     pub(in crate::planner) temperature: f32,
-    /// Of every drafter that runs a model; where a drafter with a trimmed head has none, what the whole head's say of it.
+    /// Of every drafter that runs a model; where a drafter with a trimmed head has none, what the whole head's say of
+    /// it.
     pub(in crate::planner) traces: Vec<Cow<'a, Trace>>,
     pub(in crate::planner) requests: Vec<TokenTrace>,
     /// What was trained on it.

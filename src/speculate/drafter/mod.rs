@@ -164,8 +164,8 @@ pub struct Verified<'a> {
 
 /// A drafter whose whole draft phase, forwards and growths, the device runs in one launch.
 pub trait OneLaunchDrafter: std::fmt::Debug {
-    /// Makes ready for trees of `shape`; from then on proposals that nobody observes, of requests without filters, are grown by
-    /// the device, and are the same trees. Whether the device can.
+    /// Makes ready for trees of `shape`; from then on proposals that nobody observes, of requests without filters, are
+    /// grown by the device, and are the same trees. Whether the device can.
     ///
     /// # Errors
     /// [`SpeculateError`] when memory or a width is refused.

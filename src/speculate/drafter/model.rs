@@ -3,8 +3,8 @@
 //! Its cache holds the text, as the verifier's does, and nodes go to scratch slots after it. Tokens missing from the cache are
 //! computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of accepted nodes; only the
 //! last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks all accepted tokens: its nodes were
-//! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE, <https://arxiv.org/abs/2401.15077>), of
-//! one or several of its layers (EAGLE-3, <https://arxiv.org/abs/2503.01840>).
+//! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE,
+//! <https://arxiv.org/abs/2401.15077>), of one or several of its layers (EAGLE-3, <https://arxiv.org/abs/2503.01840>).
 //! With heads drafted ahead a model of tokens lacks nothing: the last growth is forwarded in parallel with the verification, on a GPU on a
 //! stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the
 //! history.

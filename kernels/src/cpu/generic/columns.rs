@@ -12,8 +12,8 @@ const COLUMNS: usize = 16;
 /// be looked at more often; and candidates come in ranges of as many.
 pub(super) const BLOCK: usize = RANGE;
 
-/// Of the tokens `i` of a block with the same `i % COLUMNS`: their largest logit that is not NaN, negative infinity if all
-/// are, and the least upper half of their random bits.
+/// Of the tokens `i` of a block with the same `i % COLUMNS`: their largest logit that is not NaN, negative infinity if
+/// all are, and the least upper half of their random bits.
 pub(super) struct Columns {
     largest: [f32; COLUMNS],
     least: [u32; COLUMNS],
@@ -33,8 +33,8 @@ impl Columns {
         Self { largest, least }
     }
 
-    /// The places, ascending, of all columns of which a token may reach `level` with its logit's difference from `from`,
-    /// times `inverse`, and its noise. None of the others does.
+    /// The places, ascending, of all columns of which a token may reach `level` with its logit's difference from
+    /// `from`, times `inverse`, and its noise. None of the others does.
     #[inline(always)]
     pub(super) fn reaching(
         &self,
@@ -42,8 +42,8 @@ impl Columns {
         from: f32,
         inverse: f32,
     ) -> impl Iterator<Item = usize> + use<> {
-        // Where a sum comes near the level its parts are at most as large as the level and the most noise, 45.1, together,
-        // and rounded four times by 2^-24 of that.
+        // Where a sum comes near the level its parts are at most as large as the level and the most noise, 45.1,
+        // together, and rounded four times by 2^-24 of that.
         let level = (level - 1e-6 * (level.abs() + 64.0)) as f32;
         let mut bits = 0_u32;
         for i in 0..COLUMNS {
