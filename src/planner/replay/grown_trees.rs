@@ -111,7 +111,7 @@ impl<'t> GrownTrees<'t> {
 
     /// The same, if `is_bound` for a bound from below: nodes without recorded candidates draft nothing, however many
     /// they are.
-    pub(in crate::planner) fn as_bound(self, is_bound: bool) -> Self {
+    pub(in crate::planner) fn bounded_below(self, is_bound: bool) -> Self {
         Self { is_bound, ..self }
     }
 

@@ -154,7 +154,7 @@ impl Search<'_> {
         let is_open = |width: &u32| origin.limits.draft_width.is_none_or(|fixed| fixed == *width);
         for draft_width in self.draft_widths(origin.name).into_iter().filter(is_open) {
             let is_bound = self.is_trimmed_from_whole(origin.name);
-            let grown = GrownTrees::new(&trees.traces, draft_width).as_bound(is_bound);
+            let grown = GrownTrees::new(&trees.traces, draft_width).bounded_below(is_bound);
             for Rows { rule, calibration } in origin.rows(|| grown.judged()) {
                 let valued = grown.valued(calibration.as_ref());
                 for schedule in origin.schedules_of(rule) {
