@@ -18,7 +18,7 @@ from .layer import DecoderLayer, Scale
 from .llama import rms_norm
 from .refusal import require
 
-LEAST_LAYERS = 6
+LEAST_LAYERS = 7
 """Of a verifier with fewer the three inner rows would not be three."""
 
 

@@ -147,8 +147,8 @@ class Eagle3(unittest.TestCase):
             made = self.verifier.decode(torch.tensor([id]), torch.tensor([at]), cache)
         torch.testing.assert_close(made[0], self.rows[-1], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(self.verifier.best(self.rows, 4)[1], plain.best(parts[0], 4)[1])
-        with self.assertRaisesRegex(Refusal, "has 5 layers; expected 6 or more"):
-            inner_layers(5)
+        with self.assertRaisesRegex(Refusal, "has 6 layers; expected 7 or more"):
+            inner_layers(6)
 
     def test_both_passes_are_the_head_written_out(self):
         shape = self.checkpoint.shape
