@@ -38,7 +38,7 @@ def places(verifier, prompt, ends, temperature, tokens, draws):
     cache, ids = verifier.cache(1), list(prompt)
     row = verifier.prefill(torch.tensor([prompt]), cache, 0)[0, -1:]
     for _ in range(tokens):
-        logs = ((verifier._final(row) @ verifier.head_exact.T)[0] / (temperature or 1.0)).log_softmax(-1)
+        logs = (verifier.logits(row)[0] / (temperature or 1.0)).log_softmax(-1)
         probabilities = logs.exp()
         token = int(torch.multinomial(probabilities, 1, generator=draws)) if temperature else int(logs.argmax())
         copy = copied(ids)

@@ -74,6 +74,7 @@ def write(folder: Path, kind: str, drafter, verifier: Checkpoint, corpus: Corpus
     initial_rows = min(initial.ROWS, answered)
     guessed = f"Before any token is seen it is a layer of the verifier (the last, unless told otherwise), whose input is guessed by least squares over {initial_rows:,} tokens."
     begins = "Before any token is seen all but its embedding is random." if kind == "plain" else guessed
+    compared = "the tokens that it knows" if drafter.is_reduced else f"a trimmed head and {options['others']:,} others"
     fit = fitted(history)
     if fit is None:
         curve = "Fewer than three measurements: nothing is fitted."
@@ -116,7 +117,7 @@ The verifier's most frequent tokens say most of held-back answers: {', '.join(tr
 {note}
 
 AdamW (0.9, 0.95; decay {options['decay']}), learning rate {options['rate']:g} after {options['warm_up']} steps, then cosine; {options['rows']:,} rows a step; the verifier's 16 best tokens as a distribution
-and the best of them alone ({options['hard']:g} of the loss), against a trimmed head and {options['others']:,} others; {options['passes']} passes unrolled, each weighing {options['fade']:g} of the one before.
+and the best of them alone ({options['hard']:g} of the loss), against {compared}; {options['passes']} passes unrolled, each weighing {options['fade']:g} of the one before.
 
 ## Agreement with the verifier
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from .family import FAMILIES, MODEL_TYPES, Family, Fields, Shape, Traits, layer_tensors, traits
 from .refusal import Refusal, require
@@ -219,6 +220,34 @@ def read_safetensors(folder: Path) -> dict[str, torch.Tensor]:
         except Exception as error:  # safetensors raises an exception class of its own, which is no public name
             raise Refusal(f"cannot read `{file}`: {error}; fetch it again") from error
     return tensors
+
+
+def sizes_of(shape: Shape) -> dict:
+    """A shape as config.json says it."""
+    return {
+        "hidden_size": shape.width,
+        "intermediate_size": shape.feed_forward,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_width,
+        "rms_norm_eps": shape.epsilon,
+        "rope_theta": shape.rope_theta,
+        "vocab_size": shape.vocabulary,
+        "num_hidden_layers": shape.layers,
+        "max_position_embeddings": shape.context,
+        "torch_dtype": "bfloat16",
+    }
+
+
+def write_folder(folder: Path, config: dict, state: dict[str, torch.Tensor]) -> None:
+    """Writes config.json and model.safetensors, what is no integer in bfloat16; each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = {name: tensor.detach().cpu() for name, tensor in state.items()}
+    tensors = {name: (tensor.bfloat16() if tensor.is_floating_point() else tensor).contiguous() for name, tensor in kept.items()}
+    unfinished = folder / "model.unfinished"
+    save_file(tensors, unfinished, metadata={"format": "pt"})
+    unfinished.rename(folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def _read_folder(folder: Path) -> Checkpoint:

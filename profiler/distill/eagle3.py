@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, sizes_of, write_folder
 from .family import Shape
-from .hidden import RowDrafter, sizes_of, write_folder
+from .hidden import RowDrafter
 from .layer import DecoderLayer, Scale
 from .llama import rms_norm
 from .refusal import require

@@ -5,15 +5,13 @@ After EAGLE (Li et al., ICML 2024, section 3.1, https://arxiv.org/abs/2401.15077
 rows, and training unrolls that, after EAGLE-3 (https://arxiv.org/abs/2503.01840) and HASS (https://arxiv.org/abs/2408.15766).
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
-from .checkpoint import Checkpoint, read_json, read_safetensors
+from .checkpoint import Checkpoint, read_json, read_safetensors, sizes_of, write_folder
 from .family import Shape
 from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
 from .llama import rms_norm
@@ -21,34 +19,6 @@ from .refusal import require
 from .rotation import plain_frequencies, rotation
 
 MODEL_TYPE = "hidden_state_drafter"
-
-
-def sizes_of(shape: Shape) -> dict:
-    """A shape as config.json says it."""
-    return {
-        "hidden_size": shape.width,
-        "intermediate_size": shape.feed_forward,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_width,
-        "rms_norm_eps": shape.epsilon,
-        "rope_theta": shape.rope_theta,
-        "vocab_size": shape.vocabulary,
-        "num_hidden_layers": 1,
-        "max_position_embeddings": shape.context,
-        "torch_dtype": "bfloat16",
-    }
-
-
-def write_folder(folder: Path, config: dict, state: dict[str, torch.Tensor]) -> None:
-    """Writes config.json and model.safetensors, what is no integer in bfloat16; each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kept = {name: tensor.detach().cpu() for name, tensor in state.items()}
-    tensors = {name: (tensor.bfloat16() if tensor.is_floating_point() else tensor).contiguous() for name, tensor in kept.items()}
-    unfinished = folder / "model.unfinished"
-    save_file(tensors, unfinished, metadata={"format": "pt"})
-    unfinished.rename(folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 class RowDrafter(nn.Module):

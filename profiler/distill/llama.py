@@ -226,6 +226,11 @@ class Verifier:
         return rms_norm(hidden, self.norm, self.shape.epsilon) * self.traits.logit_scale
 
     @torch.inference_mode()
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits [..., V] of rows [..., C], in float32."""
+        return capped(self._final(hidden) @ self.head_exact.T, self.traits.logit_cap)
+
+    @torch.inference_mode()
     def best(self, hidden: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The `count` most probable next tokens of rows [R, C] and their probabilities, both [R, count], best first.
 
@@ -247,6 +252,6 @@ class Verifier:
         """Of every token of a text but the first: its negative log-likelihood in nats, and the most probable id there; both [n - 1]."""
         row = torch.tensor([ids], device=self.device)
         hidden = self.prefill(row, self.cache(1, len(ids)), 0)[0, :-1]
-        logits = capped(self._final(hidden) @ self.head_exact.T, self.traits.logit_cap)
+        logits = self.logits(hidden)
         logs = logits.log_softmax(-1)
         return -logs.gather(-1, row[0, 1:, None])[:, 0], logits.argmax(-1)

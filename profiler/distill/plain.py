@@ -1,13 +1,11 @@
 """The plain drafter: a small llama of its own, with the verifier's vocabulary and an embedding made from the verifier's."""
 
-import json
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, sizes_of, write_folder
 from .family import Shape
 from .gguf_file import write_gguf
 from .layer import DecoderLayer, Scale, TreeAttention, UnrolledAttention
@@ -91,30 +89,14 @@ class PlainDrafter(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Writes config.json and model.safetensors, bfloat16. The tokenizer's files are the verifier's."""
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.bfloat16().contiguous() for name, tensor in self.tensors().items()}
-        unfinished = folder / "model.unfinished"
-        save_file(tensors, unfinished, metadata={"format": "pt"})
-        unfinished.rename(folder / "model.safetensors")
-        shape = self.shape
         config = {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             "hidden_act": "silu",
-            "hidden_size": shape.width,
-            "intermediate_size": shape.feed_forward,
-            "num_attention_heads": shape.heads,
-            "num_key_value_heads": shape.kv_heads,
-            "head_dim": shape.head_width,
-            "rms_norm_eps": shape.epsilon,
-            "rope_theta": shape.rope_theta,
-            "vocab_size": shape.vocabulary,
-            "num_hidden_layers": shape.layers,
-            "max_position_embeddings": shape.context,
+            **sizes_of(self.shape),
             "tie_word_embeddings": True,
-            "torch_dtype": "bfloat16",
         }
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        write_folder(folder, config, self.tensors())
 
     def save_gguf(self, file: Path, verifier: Path) -> None:
         """Writes the drafter as a GGUF of F16 matrices, with the tokenizer of the verifier's GGUF."""

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use ygg_kernels::WeightFormat;
 
 use super::{
-    NAME, RMS_EPS, SyntheticSpec,
+    NAME, SyntheticSpec,
     hf_folder::{write, write_with_integers},
+    hidden_state::layer_sizes,
     tensors::eagle3_tensors,
 };
-use crate::model::{ModelError, RopeScaling, safetensors::SINGLE};
+use crate::model::{ModelError, safetensors::SINGLE};
 
 /// Shape, format and seed of an EAGLE-3 head for a synthetic verifier. Its `fc` passes the last of the rows on that it
 /// joins and its layer adds little: with the verifier's head and the rows of its last layer it often agrees with it.
@@ -51,10 +52,7 @@ impl Eagle3Spec {
     /// [`ModelError::Write`] if a file cannot be written.
     pub fn write_folder(&self, folder: &Path) -> Result<(), ModelError> {
         let Self { shape, layers, draft_tokens, is_speculators } = self;
-        shape.without_tokenizer()?;
-        if shape.rope.scaling != RopeScaling::None {
-            return Err(ModelError::unsupported("key `rope.scaling`", "a scaling", "None"));
-        }
+        let sizes = layer_sizes(shape)?;
         let draft = draft_tokens.as_ref().map_or(shape.vocabulary, Vec::len);
         let tensors =
             eagle3_tensors(shape, layers.len(), draft_tokens.as_ref().map(Vec::len), *is_speculators);
@@ -63,26 +61,13 @@ impl Eagle3Spec {
         let d2t: Option<Vec<i64>> = draft_tokens.as_ref().map(offsets);
         let maps: Vec<_> = d2t.iter().map(|d2t| ("d2t", d2t.as_slice())).collect();
         fs::create_dir_all(folder).map_err(|source| ModelError::Write { path: folder.to_owned(), source })?;
-        write(&folder.join("config.json"), &self.config_json(draft))?;
+        write(&folder.join("config.json"), &self.config_json(sizes, draft))?;
         write_with_integers(&folder.join(SINGLE), &tensors, &maps)
     }
 
-    fn config_json(&self, draft: usize) -> Value {
-        let shape = &self.shape;
-        let sizes = json!({
-            "model_type": "llama",
-            "hidden_act": "silu",
-            "hidden_size": shape.width,
-            "intermediate_size": shape.feed_forward,
-            "num_attention_heads": shape.heads,
-            "num_key_value_heads": shape.kv_heads,
-            "head_dim": shape.head_dim,
-            "rms_norm_eps": RMS_EPS,
-            "rope_theta": shape.rope.base,
-            "vocab_size": shape.vocabulary,
-            "num_hidden_layers": 1,
-            "max_position_embeddings": shape.context,
-        });
+    fn config_json(&self, mut sizes: Value, draft: usize) -> Value {
+        sizes["model_type"] = json!("llama");
+        sizes["hidden_act"] = json!("silu");
         let mut json = if self.is_speculators {
             json!({
                 "architectures": ["Eagle3Speculator"],

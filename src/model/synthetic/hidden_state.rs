@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use ygg_kernels::WeightFormat;
 
 use super::{
@@ -43,28 +43,36 @@ impl HiddenStateSpec {
     /// [`ModelError::Write`] if a file cannot be written.
     pub fn write_folder(&self, folder: &Path) -> Result<(), ModelError> {
         let shape = &self.shape;
-        shape.without_tokenizer()?;
-        if shape.rope.scaling != RopeScaling::None {
-            return Err(ModelError::unsupported("key `rope.scaling`", "a scaling", "None"));
-        }
-        let config = json!({
-            "architectures": ["HiddenStateDrafter"],
-            "model_type": "hidden_state_drafter",
-            "hidden_size": shape.width,
-            "intermediate_size": shape.feed_forward,
-            "num_attention_heads": shape.heads,
-            "num_key_value_heads": shape.kv_heads,
-            "head_dim": shape.head_dim,
-            "rms_norm_eps": RMS_EPS,
-            "rope_theta": shape.rope.base,
-            "vocab_size": shape.vocabulary,
-            "num_hidden_layers": 1,
-            "max_position_embeddings": shape.context,
-            "torch_dtype": if shape.format == WeightFormat::F32 { "float32" } else { "bfloat16" },
-            "verifier": { "name": NAME, "vocab_size": shape.vocabulary },
-        });
+        let mut config = layer_sizes(shape)?;
+        config["architectures"] = json!(["HiddenStateDrafter"]);
+        config["model_type"] = json!("hidden_state_drafter");
+        config["torch_dtype"] = json!(if shape.format == WeightFormat::F32 { "float32" } else { "bfloat16" });
+        config["verifier"] = json!({ "name": NAME, "vocab_size": shape.vocabulary });
         fs::create_dir_all(folder).map_err(|source| ModelError::Write { path: folder.to_owned(), source })?;
         write(&folder.join("config.json"), &config)?;
         write_weights(&folder.join(SINGLE), &hidden_state_tensors(shape))
     }
+}
+
+/// The sizes of a drafter's one layer, as a `config.json` says them.
+///
+/// # Errors
+/// [`ModelError::Invalid`] if no such layer can exist, [`ModelError::Unsupported`] for a rotary scaling.
+pub(super) fn layer_sizes(shape: &SyntheticSpec) -> Result<Value, ModelError> {
+    shape.without_tokenizer()?;
+    if shape.rope.scaling != RopeScaling::None {
+        return Err(ModelError::unsupported("key `rope.scaling`", "a scaling", "None"));
+    }
+    Ok(json!({
+        "hidden_size": shape.width,
+        "intermediate_size": shape.feed_forward,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "rms_norm_eps": RMS_EPS,
+        "rope_theta": shape.rope.base,
+        "vocab_size": shape.vocabulary,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": shape.context,
+    }))
 }
