@@ -38,6 +38,8 @@ fn follow(constraint: &Constraint) -> bool {
             match source.expect("an error of the grammar") {
                 GrammarError::TooMuch { most, found, .. } => assert!(found > most, "{error}"),
                 GrammarError::TooLong { most, found, .. } => assert!(found > most, "{error}"),
+                // On a busy machine what is quick elsewhere may be late.
+                GrammarError::TooSlow { most_s, .. } => assert!(*most_s > 0, "{error}"),
                 GrammarError::Refused { fault, .. } | GrammarError::Stuck { fault, .. } => {
                     assert!(!fault.is_empty(), "{error}: {constraint:?}");
                 }

@@ -83,7 +83,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Answer a prompt, or chat when no prompt is given
     Run(Box<RunArgs>),
-    /// Build the corpus store of the retrieval drafter
+    /// Build the corpus store of the drafters `retrieval` and `prior`
     Corpus(CorpusArgs),
     /// Train a drafter model on a corpus that the model writes (needs python3 and PyTorch)
     Distill(DistillArgs),
@@ -301,7 +301,7 @@ pub(crate) struct DistillArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
-    /// Corpus store of the retrieval drafter, from `yggc corpus build` [default: where it was when it was profiled]
+    /// Corpus store of `retrieval` and `prior`, from `yggc corpus build` [default: where it was when it was profiled]
     #[arg(long, value_name = "STORE", help_heading = "Drafting")]
     pub(crate) store: Option<PathBuf>,
 }
@@ -320,7 +320,7 @@ pub(crate) struct ProfileArgs {
     /// Drafter to measure; may be repeated [default: all that this model allows]
     #[arg(long = "drafter", value_name = "D", value_enum, conflicts_with = "again")]
     pub(crate) drafters: Vec<KindName>,
-    /// Corpus store to measure retrieval with, from `yggc corpus build` [default: retrieval is not measured]
+    /// Corpus store to measure `retrieval` and `prior` with, from `yggc corpus build` [default: neither is measured]
     #[arg(long, value_name = "STORE")]
     pub(crate) store: Option<PathBuf>,
     /// Drafter model to measure: a small model of the same vocabulary, or a hidden-state drafter for this model; may be

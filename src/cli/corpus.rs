@@ -1,4 +1,4 @@
-//! `yggc corpus build`: scores texts with the model and writes the corpus store of the retrieval drafter.
+//! `yggc corpus build`: scores texts with the model and writes the corpus store of `retrieval` and `prior`.
 
 use yggc::{
     engine::Loaded,
@@ -43,12 +43,14 @@ fn build(args: &CorpusBuildArgs, cache: &CachePlace) -> Result<(), Failure> {
         bar.set_message(step.what);
     });
     bar.finish_and_clear();
-    let CorpusReport { snippets, resumed, kept_snippets, kept_tokens, highest_perplexity, bytes } = built?;
+    let CorpusReport { snippets, resumed, kept_snippets, kept_tokens, highest_perplexity, priors, bytes } =
+        built?;
+    let [ones, twos, threes] = priors;
     let resumed =
         if resumed == 0 { String::new() } else { format!(", {resumed} of them by an earlier build") };
     output::text(format_args!(
         "{}: {kept_snippets} of {snippets} snippets kept, {kept_tokens} tokens of perplexity {highest_perplexity:.1} \
-         or less, {bytes} bytes; {snippets} scored{resumed}\n",
+         or less; what follows {ones} tokens, {twos} pairs and {threes} triples; {bytes} bytes; {snippets} scored{resumed}\n",
         args.output.display()
     ))
 }

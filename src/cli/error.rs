@@ -150,7 +150,7 @@ fn next_step(hint: &Hint) -> String {
         Hint::Store => "name the corpus store with --store",
         Hint::RawPrompt => "give the prompt as it is with --raw",
         Hint::Profile { drafter } => {
-            let file = if drafter.starts_with("retrieval") {
+            let file = if ["retrieval", "prior"].iter().any(|kind| drafter.starts_with(kind)) {
                 " --store FILE.store"
             } else if drafter.starts_with("model") {
                 " --draft-model PATH"
@@ -188,6 +188,7 @@ mod tests {
             (profile("lookup"), "`yggc profile --drafter lookup -o FILE`"),
             (profile("model"), "--drafter model --draft-model PATH -o"),
             (profile("retrieval"), "--drafter retrieval --store FILE.store -o"),
+            (profile("prior"), "--drafter prior --store FILE.store -o"),
             (Hint::Recording, "--budget"),
             (Hint::Corpus, "--snippet"),
         ] {

@@ -106,10 +106,11 @@ pub(super) fn drafters_of(
     let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
     let draft_models = draft_models(&options.draft_models)?;
     let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
-    if store.is_none() && is_asked("retrieval") {
-        return Err(Error::input(
-            "drafter `retrieval` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
-        )
+    let of_store = ["retrieval", "prior"].into_iter().find(|name| is_asked(name));
+    if let (None, Some(name)) = (&store, of_store) {
+        return Err(Error::input(format!(
+            "drafter `{name}` needs a corpus store: expected one, found none; make it with `yggc corpus build`",
+        ))
         .with_hint(Hint::Store));
     }
     if draft_models.is_empty() && is_asked("model") {

@@ -41,7 +41,7 @@ pub enum Substitutes {
 pub struct ProfileOptions {
     /// Drafters to measure; empty for all that can be made from the model.
     pub drafters: Vec<String>,
-    /// Corpus store that retrieval drafts from; without one retrieval is not measured.
+    /// Corpus store that `retrieval` and `prior` draft from; without one neither is measured.
     pub store: Option<PathBuf>,
     /// Models that draft, each of the verifier's vocabulary or for its hidden rows; without one drafter `model` is not measured.
     pub draft_models: Vec<PathBuf>,

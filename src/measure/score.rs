@@ -53,6 +53,11 @@ impl<'a> Scorer<'a> {
 
     /// As [`score`].
     pub(super) fn score(&mut self, ids: &[u32]) -> Result<Score, Error> {
+        self.score_rows(ids, |_| {})
+    }
+
+    /// As [`score`]; `visit` sees the logits after every token but the last, in order.
+    pub(super) fn score_rows(&mut self, ids: &[u32], mut visit: impl FnMut(&[f32])) -> Result<Score, Error> {
         if ids.len() < 2 {
             return Err(Error::input(format!(
                 "{} tokens to score: expected at least 2, the first is only context",
@@ -69,6 +74,7 @@ impl<'a> Scorer<'a> {
         self.session.score(&ids[..ids.len() - 1], |i, logits| {
             let id = ids[i + 1];
             tokens.push(ScoredToken { id, nll: nll(logits, id), argmax: argmax(logits) });
+            visit(logits);
         })?;
         let mean_nll = tokens.iter().map(|t| t.nll).sum::<f64>() / tokens.len() as f64;
         Ok(Score { tokens, mean_nll, perplexity: mean_nll.exp() })
@@ -76,7 +82,12 @@ impl<'a> Scorer<'a> {
 }
 
 fn nll(logits: &[f32], id: u32) -> f64 {
+    log_sum_exp(logits) - f64::from(logits[id as usize])
+}
+
+/// The logarithm of the sum of exponentials: what a logit exceeds its token's log-probability by.
+pub(super) fn log_sum_exp(logits: &[f32]) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
-    sum.ln() - f64::from(logits[id as usize] - max)
+    f64::from(max) + sum.ln()
 }

@@ -15,6 +15,7 @@ mod mixed;
 mod model;
 mod ngram;
 mod plain;
+mod prior;
 mod recycling;
 mod retrieval;
 mod settings;
@@ -30,6 +31,7 @@ pub use mixed::Mixture;
 pub use model::ModelSettings;
 pub use ngram::{MOST_ORDER, NgramSettings};
 pub use plain::PlainDecoding;
+pub use prior::PriorSettings;
 pub use recycling::RecyclingSettings;
 pub use retrieval::RetrievalSettings;
 pub use settings::{Described, DrafterFacts, DrafterSettings, Parameters, ProfiledModel, RecordedAs};
@@ -150,6 +152,8 @@ drafters! { $
     Model(ModelSettings),
     /// The verifier with its own matrices in fewer bits.
     Substitute(SubstituteSettings),
+    /// What the model usually offers after the last one to three tokens, by the tables of a corpus store.
+    Prior(PriorSettings),
 }
 
 impl DrafterId {

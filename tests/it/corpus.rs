@@ -144,6 +144,9 @@ fn the_most_probable_snippets_are_kept() {
     assert!((report.highest_perplexity / highest - 1.0).abs() < 1e-9, "{report:?}, {highest}");
     let store = CorpusStore::open(&path).expect("built");
     assert_eq!(store.snippets(), 10);
+    assert_eq!(store.priors(), report.priors);
+    let [ones, twos, threes] = report.priors;
+    assert!(ones > 0 && twos > 0 && threes > 0, "{report:?}");
     for (_, snippet) in expected {
         let found = store.longest_match(&snippet[..16], 16, 16).expect("it was kept");
         let mut next = Vec::new();

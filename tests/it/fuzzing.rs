@@ -15,7 +15,11 @@ use yggc::{
     model::synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     plan::{self},
     planner::{Fix, plan_from_profile},
-    speculate::{Drafter, DrafterState, corpus::Corpus},
+    sample::Candidate,
+    speculate::{
+        Drafter, DrafterState,
+        corpus::{Corpus, Offer},
+    },
 };
 
 use crate::tiny_profiles::{self, NOW};
@@ -171,11 +175,13 @@ fn seeds_can_be_written_anew() {
 
     let mut corpus = Corpus::default();
     for snippet in [&[5, 9, 5, 9, 7][..], &[1, 2, 3, 5, 9, 8], &[9, 9, 9, 9]] {
-        corpus.push(snippet);
+        let offer = |token: &u32| Offer::of(&[Candidate { token: *token, log_prob: -0.5 }]);
+        corpus.push(snippet, &snippet[1..].iter().map(offer).collect::<Vec<_>>());
     }
-    let store = corpus.encode(40, [7; 32]).expect("small");
+    let (store, priors) = corpus.encode(40, [7; 32]).expect("small");
+    let numbers = [0, 1, 2, 3].map(|table| priors.get(table).map_or(0, |entries| *entries as u8));
     write("stores", "valid_file", &[&[0], &store[..]].concat());
-    write("stores", "valid_payload", &[&[3, 40, 0, 0, 0], &store[96..]].concat());
+    write("stores", "valid_payload", &[&[3, 40, 0, 0, 0], &numbers[..], &store[120..]].concat());
 
     let (mut search, mut ngram) = (targets::drafter_states::search(), targets::drafter_states::ngram());
     targets::drafter_states::steps(&mut search, 20);

@@ -435,6 +435,11 @@ fn retrieval_changes_no_token() {
 }
 
 #[test]
+fn a_prior_changes_no_token() {
+    shows_something(run(Kind::Free(Free::Prior), 120), (800, 400));
+}
+
+#[test]
 fn a_suffix_changes_no_token() {
     shows_something(run(Kind::Free(Free::Suffix), 120), (300, 100));
 }

@@ -112,6 +112,7 @@ fn a_profile_of_chosen_drafters_leaves_the_others_out() {
     for (drafter, profiling) in [
         ("layer_skip", "`yggc profile --drafter layer_skip -o FILE`"),
         ("retrieval", "`yggc profile --drafter retrieval --store FILE.store -o FILE`"),
+        ("prior", "`yggc profile --drafter prior --store FILE.store -o FILE`"),
     ] {
         let mut command = on_tiny("run");
         command.args(["-p", "hello", "--drafter", drafter, "--plan"]).arg(&plan);

@@ -4,19 +4,29 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use ygg_profiler::{DrafterFile, DrafterName};
 use yggc::{
-    plan::{DrafterKind, PlanError, RetrievalSettings},
+    plan::{DrafterKind, PlanError, PriorSettings, RetrievalSettings},
     planner::{AcceptedLengths, replay_free},
-    sample::Sampling,
-    speculate::{CorpusStore, Lookup, Retrieval, SpeculateError, StepShape, StoreError, corpus::Corpus},
+    sample::{Candidate, Sampling},
+    speculate::{
+        CorpusStore, Lookup, Prior, Retrieval, SpeculateError, StepShape, StoreError,
+        corpus::{Corpus, Offer},
+    },
 };
 
 use crate::replays::{decoder, planned, profiled, step, widest};
 
+/// What a model offers that half believes in the text and else in the token two places on.
+fn offers(text: &[u32]) -> Vec<Offer> {
+    let candidate = |(token, log_prob): (&u32, f32)| Candidate { token: *token, log_prob };
+    let offer = |next: &[u32]| Offer::of(&next.iter().zip([-0.7, -1.4]).map(candidate).collect::<Vec<_>>());
+    text.windows(3).map(|window| offer(&window[1..])).collect()
+}
+
 /// Writes a store of these texts.
 pub(crate) fn write_store(texts: &[Vec<u32>], vocabulary: usize, path: &Path) {
     let mut corpus = Corpus::default();
-    texts.iter().for_each(|text| corpus.push(text));
-    let bytes = corpus.encode(vocabulary as u32, [1; 32]).expect("a small corpus");
+    texts.iter().for_each(|text| corpus.push(text, &offers(text)));
+    let (bytes, _) = corpus.encode(vocabulary as u32, [1; 32]).expect("a small corpus");
     fs::write(path, bytes).expect("the folder is writable");
 }
 
@@ -92,6 +102,39 @@ fn a_replayed_retrieval_is_the_decoders_step_by_step() {
         }
     }
     assert!(drafted > 1_000 && accepted_sum > 200, "only {accepted_sum} of {drafted} tokens were accepted");
+}
+
+#[test]
+fn a_replayed_prior_is_the_decoders_step_by_step() {
+    let (loaded, profile) = profiled();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("texts.store");
+    write_store(&texts(), loaded.set().vocabulary(), &path);
+    let store = CorpusStore::open(&path).expect("it was just written");
+    let file = DrafterFile { path: path.to_str().expect("UTF-8").to_owned(), digest: store.digest() };
+    let kind = DrafterKind::Prior(PriorSettings { store: file });
+    let description = kind.describe(DrafterName::new("prior").expect("a name"));
+    let (mut drafted, mut accepted_sum) = (0, 0);
+    for (depth, draft_width, verify_width) in [(1, 1, 2), (3, 1, 4), (4, 2, 8), (3, 8, 16), (2, 3, 3)] {
+        let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
+        let mut decoder = decoder(&description, shape);
+        for request in &profile.token_traces {
+            let mut expected = AcceptedLengths::default();
+            let end = request.prompt.len() + request.output.len();
+            decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
+            while decoder.history().len() < end {
+                let left = end - decoder.history().len();
+                let (rows, accepted) = step(&mut decoder);
+                (drafted, accepted_sum) = (drafted + rows - 1, accepted_sum + accepted);
+                expected.record(accepted.min(left), left);
+            }
+            let mut replayed = Prior::new(store.clone(), &StepShape::PLAIN);
+            let requests = std::slice::from_ref(request);
+            let replay = replay_free(requests, &mut replayed, &planned(shape), &widest(verify_width as u32));
+            assert_eq!(replay.accepted(), &expected, "{shape:?}");
+        }
+    }
+    assert!(drafted > 500 && accepted_sum > 100, "only {accepted_sum} of {drafted} tokens were accepted");
 }
 
 #[test]

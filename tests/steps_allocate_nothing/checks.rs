@@ -253,7 +253,12 @@ pub(crate) fn check_tier_steps(
     if is_fastest {
         check_terms(set, ("mixed", Schedule::Plain), Sampling::GREEDY);
         // What looks into a store uses no threads.
-        for (name, sampling) in [("retrieval", Sampling::GREEDY), ("retrieval_lookup", SAMPLED)] {
+        for (name, sampling) in [
+            ("retrieval", Sampling::GREEDY),
+            ("retrieval_lookup", SAMPLED),
+            ("prior", Sampling::GREEDY),
+            ("prior", SAMPLED),
+        ] {
             check_steps(set, (name, Schedule::Plain), 1, sampling);
         }
     }

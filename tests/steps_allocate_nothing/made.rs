@@ -16,10 +16,11 @@ use yggc::{
     },
     policy::{SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes},
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
+    sample::Candidate,
     speculate::{
-        BandSteps, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Recycling, Retrieval,
+        BandSteps, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Prior, Recycling, Retrieval,
         SelfDrafter, StepShape, Suffix, Swift,
-        corpus::{Corpus, CorpusStore},
+        corpus::{Corpus, CorpusStore, Offer},
     },
     storage::MappedFile,
     tree::Template,
@@ -132,6 +133,7 @@ pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>>
             let lookup = Lookup::new(3, 1, &SHAPE).expect("lengths in order");
             Some(Box::new(retrieval(60).after_lookup(lookup)))
         }
+        "prior" => Some(Box::new(Prior::new(store(60), &SHAPE))),
         "suffix" => Some(Box::new(Suffix::new(
             // A text that is dropped and built again within the steps that are counted.
             SuffixSettings { remembered: 70, ..SuffixSettings::DEFAULT },
@@ -175,16 +177,27 @@ pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>>
 
 /// Retrieval from a store of the prompt and of some `texts` of 400 tokens.
 pub(crate) fn retrieval(texts: u32) -> Retrieval {
+    Retrieval::new(store(texts), 16, 1, &SHAPE).expect("lengths in order")
+}
+
+/// A store of the prompt and of some `texts` of 400 tokens, in which the model offers what comes next and what comes after.
+fn store(texts: u32) -> CorpusStore {
     let mut corpus = Corpus::default();
-    corpus.push(&prompt());
+    let mut push = |text: &[u32]| {
+        let candidate = |(token, log_prob): (&u32, f32)| Candidate { token: *token, log_prob };
+        let offer =
+            |next: &[u32]| Offer::of(&next.iter().zip([-0.4, -1.5, -2.5]).map(candidate).collect::<Vec<_>>());
+        corpus.push(text, &text[1..].windows(3).map(offer).collect::<Vec<_>>());
+    };
+    push(&prompt());
     for first in 0..texts {
-        corpus.push(&(0..400).map(|i| (i * (first + 1) + first) % VOCABULARY).collect::<Vec<u32>>());
+        push(&(0..400).map(|i| (i * (first + 1) + first) % VOCABULARY).collect::<Vec<u32>>());
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("texts.store");
-    std::fs::write(&path, corpus.encode(VOCABULARY, [0; 32]).expect("a small corpus")).expect("written");
-    let store = CorpusStore::open(&path).expect("it was just written");
-    Retrieval::new(store, 16, 1, &SHAPE).expect("lengths in order")
+    let (bytes, _) = corpus.encode(VOCABULARY, [0; 32]).expect("a small corpus");
+    std::fs::write(&path, bytes).expect("written");
+    CorpusStore::open(&path).expect("it was just written")
 }
 
 /// A drafter that tries another skip set before every step, every second one by the Gaussian process.

@@ -2,8 +2,8 @@
 //!
 //! After SPECTRA (ACL 2025): a corpus refined by the verifier's perplexity suggests what the verifier itself would say. The walk:
 //! [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file next to the output
-//! ([`ScoreFile`]), [`Selection`] keeps the best, and the kept ones are sorted into a store that takes its name when it is
-//! whole. Memory is bounded by what is kept, not by the inputs.
+//! ([`ScoreFile`]), with what the model offered at each place; [`Selection`] keeps the best, and the kept ones are sorted into
+//! a store that takes its name when it is whole. Memory is bounded by what is kept, not by the inputs.
 //!
 //! Invariant: a build that was killed at any time and begun again ends with the same bytes as one that was not.
 
@@ -20,12 +20,16 @@ use std::{
 use crate::{
     engine::{Error, Hint, Loaded},
     runtime::Pinning,
-    speculate::corpus::Corpus,
+    sample::top,
+    speculate::corpus::{Corpus, Offer, PRIOR_OFFERS, PRIOR_TOKENS},
     storage::replace_file,
 };
 
-use super::{Progress, score::Scorer};
-use score_file::ScoreFile;
+use super::{
+    Progress,
+    score::{Scorer, log_sum_exp},
+};
+use score_file::{Known, ScoreFile};
 use selection::Selection;
 use snippets::Snippets;
 
@@ -40,7 +44,7 @@ pub struct CorpusOptions {
     pub snippet_tokens: usize,
     /// Snippets to keep at most.
     pub most_snippets: usize,
-    /// Tokens to keep at most: they decide the memory that building takes, 20 bytes each.
+    /// Tokens to keep at most: they decide the memory that building takes, 80 bytes each.
     pub most_tokens: usize,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
@@ -73,6 +77,8 @@ pub struct CorpusReport {
     pub kept_tokens: u64,
     /// Perplexity of the least probable snippet that was kept.
     pub highest_perplexity: f64,
+    /// Contexts of one, two and three tokens in the prior tables.
+    pub priors: [u64; PRIOR_TOKENS],
     /// Bytes of the store.
     pub bytes: u64,
 }
@@ -113,9 +119,9 @@ pub fn build_corpus(
             }
             Some(_) => return Err(scores.other_inputs()),
             None => {
-                let nll = mean_nll(&mut scorer, loaded, &snippet)?;
-                scores.append(&snippet, nll)?;
-                nll
+                let known = scored(&mut scorer, loaded, &snippet)?;
+                scores.append(&known)?;
+                known.mean_nll
             }
         };
         selection.offer(nll, number, snippet.len());
@@ -136,7 +142,7 @@ pub fn build_corpus(
     let corpus = kept(&mut scores, selection, progress)?;
     progress(Progress { what: "sorting", done: 0, total: 1 });
     let vocabulary = u32::try_from(loaded.set().vocabulary()).expect("token ids are 32 bits");
-    let bytes = corpus.encode(vocabulary, *loaded.model().fingerprint().as_bytes())?;
+    let (bytes, priors) = corpus.encode(vocabulary, *loaded.model().fingerprint().as_bytes())?;
     replace_file(output, &bytes).map_err(|error| cannot("write", output, &error))?;
     scores.remove()?;
     Ok(CorpusReport {
@@ -145,6 +151,7 @@ pub fn build_corpus(
         kept_snippets: corpus.snippets(),
         kept_tokens: corpus.tokens(),
         highest_perplexity: highest.exp(),
+        priors,
         bytes: bytes.len() as u64,
     })
 }
@@ -171,19 +178,29 @@ fn kept(
                 break known;
             }
         };
-        corpus.push(&known.snippet);
+        corpus.push(&known.snippet, &known.offers);
         progress(Progress { what: "keeping", done: done + 1, total });
     }
     Ok(corpus)
 }
 
-/// Mean negative log-likelihood of a snippet's tokens in nats; of the first one too where texts begin with a token of their own.
-fn mean_nll(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result<f64, Error> {
+/// A snippet with the mean negative log-likelihood of its tokens, of the first one too where texts begin with a token of their
+/// own, and with what the model offers after each but the last.
+fn scored(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result<Known, Error> {
     let tokenizer = loaded.tokenizer();
-    match tokenizer.bos().filter(|_| tokenizer.adds_bos()) {
-        Some(bos) => Ok(scorer.score(&[&[bos], snippet].concat())?.mean_nll),
-        None => Ok(scorer.score(snippet)?.mean_nll),
-    }
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let ids = [bos.as_slice(), snippet].concat();
+    let (mut offers, mut heap, mut best) = (Vec::with_capacity(ids.len()), Vec::new(), Vec::new());
+    let score = scorer.score_rows(&ids, |logits| {
+        best.clear();
+        top(logits, PRIOR_OFFERS, &mut heap, &mut best);
+        let total = log_sum_exp(logits) as f32;
+        best.iter_mut().for_each(|candidate| candidate.log_prob -= total);
+        offers.push(Offer::of(&best));
+    })?;
+    // What is offered at the beginning of all texts follows no token of theirs.
+    let offers = offers.split_off(usize::from(bos.is_some()));
+    Ok(Known { snippet: snippet.to_vec(), mean_nll: score.mean_nll, offers })
 }
 
 /// A digest of what scores follow from, apart from the texts.

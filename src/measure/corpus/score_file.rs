@@ -5,7 +5,7 @@
 //! | 0..8 | magic `YGGSCOR\0` |
 //! | 8..12 | format version, u32 little-endian |
 //! | 12..44 | digest of what scores follow from, apart from the texts |
-//! | 44.. | records: tokens (u32), mean negative log-likelihood (f64), the tokens (u32 each), 8 bytes of BLAKE3 of the record's number and all of it before |
+//! | 44.. | records: tokens (u32), mean negative log-likelihood (f64), the tokens (u32 each), what the model offered after each of them but the last ([`Offer::to_bytes`]), 8 bytes of BLAKE3 of the record's number and all of it before |
 //!
 //! Invariant: what follows the last whole record was being written when a build was killed, and is cut off.
 
@@ -15,14 +15,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::engine::Error;
+use crate::{engine::Error, speculate::corpus::Offer};
 
 use super::cannot;
 
 const MAGIC: &[u8; 8] = b"YGGSCOR\0";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEADER_BYTES: u64 = 44;
 const CHECK_BYTES: usize = 8;
+/// Of a record, up to its tokens.
+const BEGIN_BYTES: usize = 12;
 /// No snippet is longer: a greater count was not written by a build.
 const MOST_TOKENS: u32 = 1 << 24;
 
@@ -31,6 +33,8 @@ const MOST_TOKENS: u32 = 1 << 24;
 pub(super) struct Known {
     pub(super) snippet: Vec<u32>,
     pub(super) mean_nll: f64,
+    /// What the model offered after each token but the last.
+    pub(super) offers: Vec<Offer>,
 }
 
 /// The file, locked. Known scores are read first, then new ones are appended.
@@ -116,9 +120,9 @@ impl ScoreFile {
     ///
     /// # Panics
     /// If known ones are left to read.
-    pub(super) fn append(&mut self, snippet: &[u32], mean_nll: f64) -> Result<(), Error> {
+    pub(super) fn append(&mut self, known: &Known) -> Result<(), Error> {
         assert!(self.is_read, "new scores come after the known ones");
-        let record = encode_record(snippet, mean_nll, self.records);
+        let record = encode_record(known, self.records);
         self.file.get_mut().write_all(&record).map_err(|error| self.failed(&error))?;
         self.records += 1;
         self.bytes += record.len() as u64;
@@ -146,14 +150,24 @@ impl ScoreFile {
 }
 
 fn record_bytes(tokens: usize) -> u64 {
-    (4 + 8 + 4 * tokens + CHECK_BYTES) as u64
+    (BEGIN_BYTES + content_bytes(tokens) + CHECK_BYTES) as u64
 }
 
-fn encode_record(snippet: &[u32], mean_nll: f64, number: u64) -> Vec<u8> {
+/// Bytes of so many tokens, and of the offers after all but the last.
+fn content_bytes(tokens: usize) -> usize {
+    4 * tokens + Offer::BYTES * tokens.saturating_sub(1)
+}
+
+/// # Panics
+/// If there are not as many offers as tokens but one.
+fn encode_record(known: &Known, number: u64) -> Vec<u8> {
+    let Known { snippet, mean_nll, offers } = known;
+    assert_eq!(offers.len(), snippet.len().saturating_sub(1), "an offer after each token but the last");
     let tokens = u32::try_from(snippet.len()).expect("snippets are small");
     let mut record = tokens.to_le_bytes().to_vec();
     record.extend_from_slice(&mean_nll.to_le_bytes());
     record.extend(snippet.iter().flat_map(|token| token.to_le_bytes()));
+    record.extend(offers.iter().flat_map(|offer| offer.to_bytes()));
     let check = check(&record, number);
     record.extend_from_slice(&check);
     record
@@ -161,7 +175,7 @@ fn encode_record(snippet: &[u32], mean_nll: f64, number: u64) -> Vec<u8> {
 
 /// The record that follows, if it is whole.
 fn read_record(from: &mut impl Read, number: u64) -> io::Result<Option<Known>> {
-    let mut begin = [0; 12];
+    let mut begin = [0; BEGIN_BYTES];
     if !filled(from, &mut begin)? {
         return Ok(None);
     }
@@ -170,15 +184,17 @@ fn read_record(from: &mut impl Read, number: u64) -> io::Result<Option<Known>> {
         return Ok(None);
     }
     let mut record = begin.to_vec();
-    record.resize(12 + 4 * tokens as usize, 0);
+    record.resize(BEGIN_BYTES + content_bytes(tokens as usize), 0);
     let mut found = [0; CHECK_BYTES];
-    if !filled(from, &mut record[12..])? || !filled(from, &mut found)? || found != check(&record, number) {
+    let is_whole = filled(from, &mut record[BEGIN_BYTES..])? && filled(from, &mut found)?;
+    if !is_whole || found != check(&record, number) {
         return Ok(None);
     }
-    let words = record[12..].as_chunks().0;
+    let (words, offers) = record[BEGIN_BYTES..].split_at(4 * tokens as usize);
     Ok(Some(Known {
-        snippet: words.iter().map(|word| u32::from_le_bytes(*word)).collect(),
+        snippet: words.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect(),
         mean_nll: f64::from_le_bytes(begin[4..].try_into().expect("eight bytes")),
+        offers: offers.as_chunks().0.iter().map(Offer::from_bytes).collect(),
     }))
 }
 
@@ -199,6 +215,12 @@ fn filled(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Candidate;
+
+    fn offer(token: u32) -> Offer {
+        let candidate = |token| Candidate { token, log_prob: -(token as f32) / 8.0 };
+        Offer::of(&[candidate(token), candidate(token + 1)])
+    }
 
     fn all(file: &mut ScoreFile) -> Vec<Known> {
         std::iter::from_fn(|| file.next_known().unwrap()).collect()
@@ -211,11 +233,15 @@ mod tests {
         let open = || ScoreFile::open(&path, [3; 32]).unwrap();
         let records: Vec<Known> = [&[1, 2][..], &[7], &[5, 6, 7, 8]]
             .iter()
-            .map(|snippet| Known { snippet: snippet.to_vec(), mean_nll: snippet.len() as f64 / 3.0 })
+            .map(|snippet| Known {
+                snippet: snippet.to_vec(),
+                mean_nll: snippet.len() as f64 / 3.0,
+                offers: snippet[1..].iter().map(|token| offer(*token)).collect(),
+            })
             .collect();
         let mut file = open();
         assert_eq!(all(&mut file), []);
-        records.iter().for_each(|known| file.append(&known.snippet, known.mean_nll).unwrap());
+        records.iter().for_each(|known| file.append(known).unwrap());
         file.rewind().unwrap();
         assert_eq!(all(&mut file), records);
         drop(file);
@@ -235,7 +261,7 @@ mod tests {
                 fs::write(&path, bytes).unwrap();
                 let mut file = open();
                 assert_eq!(all(&mut file), records[..whole], "{length} bytes");
-                records[whole..].iter().for_each(|k| file.append(&k.snippet, k.mean_nll).unwrap());
+                records[whole..].iter().for_each(|known| file.append(known).unwrap());
                 drop(file);
                 assert_eq!(fs::read(&path).unwrap(), good, "{length} bytes");
             }

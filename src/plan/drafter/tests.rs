@@ -35,7 +35,11 @@ fn substitute(bits: u32, head_tokens: Option<&[u32]>) -> DrafterKind {
     SubstituteSettings { bits, head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
 }
 
-fn all() -> [DrafterKind; 16] {
+fn prior(path: &str) -> DrafterKind {
+    PriorSettings { store: DrafterFile { path: path.to_owned(), digest: "0b".repeat(32) } }.into()
+}
+
+fn all() -> [DrafterKind; 17] {
     let short = lookup(4, 2);
     let (ngram, suffix) =
         (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
@@ -56,6 +60,7 @@ fn all() -> [DrafterKind; 16] {
         model("a", Some(&[0, 7, 8])),
         substitute(4, None),
         substitute(2, Some(&[0, 7, 8])),
+        prior("a.store"),
     ]
 }
 
@@ -99,6 +104,7 @@ fn other_descriptions_are_refused() {
         retrieval(2, 0, None),
         retrieval(2, 1, Some((1, 2))),
         retrieval(2, 1, None).with_store_at(""),
+        prior(""),
         layer_skip(&[], None),
         layer_skip(&[3, 2], None),
         layer_skip(&[2, 2], None),

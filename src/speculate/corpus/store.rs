@@ -5,8 +5,9 @@ use std::{cmp::Ordering, path::Path};
 use crate::storage::MappedFile;
 
 use super::{
-    LONGEST_MATCH, SORTED_TOKENS, StoreError,
+    LONGEST_MATCH, Offer, PRIOR_TOKENS, SORTED_TOKENS, StoreError,
     layout::{END, HEADER_BYTES, Header, hex},
+    prior::PriorTables,
 };
 
 /// Occurrences that are looked at one by one when continuations are listed; of more, as many evenly spaced ones.
@@ -106,6 +107,21 @@ impl CorpusStore {
     /// Snippets.
     pub fn snippets(&self) -> u64 {
         self.header.snippets
+    }
+
+    /// Contexts of one, two and three tokens after which it knows what the model usually offers.
+    pub fn priors(&self) -> [u64; PRIOR_TOKENS] {
+        self.header.priors
+    }
+
+    /// What the model usually offers after a text, of which `last` are the last tokens, the very last first: of the longest of its
+    /// ends that the store knows, with how many tokens that has. A file that was overwritten while it was mapped may give
+    /// tokens beyond the vocabulary.
+    pub fn prior(&self, last: &[u32]) -> Option<(usize, Offer)> {
+        let from = HEADER_BYTES + 4 * (self.symbols() + self.ranks());
+        let entries = self.file.bytes().get(from..)?.as_chunks().0;
+        let numbers = self.header.priors.map(|entries| usize::try_from(entries).unwrap_or(usize::MAX));
+        PriorTables { entries, numbers }.find(last)
     }
 
     /// Tokens in the vocabulary of the model that scored it.

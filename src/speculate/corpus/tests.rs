@@ -6,22 +6,24 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::{
-    Corpus, CorpusStore, LONGEST_MATCH, Match, PROBES, StoreError,
-    layout::{HEADER_BYTES, Header},
+    Corpus, CorpusStore, LONGEST_MATCH, Match, Offer, PRIOR_TOKENS, PROBES, StoreError,
+    layout::{HEADER_BYTES, Header, PRIOR_BYTES},
+    prior,
 };
+use crate::sample::Candidate;
 
 const MODEL: [u8; 32] = [7; 32];
 
 fn corpus(snippets: &[Vec<u32>]) -> Corpus {
     let mut corpus = Corpus::default();
-    snippets.iter().for_each(|snippet| corpus.push(snippet));
+    snippets.iter().for_each(|snippet| corpus.push(snippet, &[]));
     corpus
 }
 
 fn written(snippets: &[Vec<u32>], vocabulary: u32) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.store");
-    fs::write(&path, corpus(snippets).encode(vocabulary, MODEL).unwrap()).unwrap();
+    fs::write(&path, corpus(snippets).encode(vocabulary, MODEL).unwrap().0).unwrap();
     (folder, path)
 }
 
@@ -147,7 +149,7 @@ fn every_damaged_byte_and_every_truncation_is_refused() {
             let expected = match at {
                 0..8 => "begins with `YGGCORP`",
                 8..12 => "expected format ",
-                16..32 => "bytes, found ",
+                16..56 => "bytes, found ",
                 _ => "expected the checksum ",
             };
             assert!(error.to_string().contains(expected), "byte {at}: {error}");
@@ -172,8 +174,9 @@ fn every_damaged_byte_and_every_truncation_is_refused() {
 
 #[test]
 fn lengths_beyond_any_file_are_refused() {
-    let header = Header { vocabulary: 1, tokens: u64::MAX, snippets: u64::MAX, model: MODEL };
-    assert_eq!(header.file_bytes(), 96 + 12 * u128::from(u64::MAX));
+    let header =
+        Header { vocabulary: 1, tokens: u64::MAX, snippets: u64::MAX, priors: [u64::MAX; 3], model: MODEL };
+    assert_eq!(header.file_bytes(), 120 + (12 + 3 * 60) * u128::from(u64::MAX));
 }
 
 /// A text of many repeated phrases among others, as text is.
@@ -214,4 +217,88 @@ fn a_store_of_200_000_tokens_stays_small_and_quick_to_ask() {
     let each = start.elapsed() / u32::try_from(texts.len()).unwrap();
     println!("{} lookups in {} tokens, {each:?} each, {visited} continuations", texts.len(), store.tokens());
     assert!(visited >= texts.len());
+}
+
+/// A few tokens with probabilities that follow from one byte.
+fn offer(seed: u8) -> Offer {
+    let token = u32::from(seed % 5);
+    let candidate = |(i, p): (u32, f32)| Candidate { token: (token + i) % 7, log_prob: p.ln() };
+    Offer::of(&(0..).zip([0.5, 0.25, 0.125]).map(candidate).collect::<Vec<_>>())
+}
+
+/// What the tables should say after `last`, the very last token first: the mean over all places of the longest known context.
+fn expected_prior(snippets: &[(Vec<u32>, Vec<u8>)], last: &[u32]) -> Option<BTreeMap<u32, f64>> {
+    (1..=last.len().min(PRIOR_TOKENS)).rev().find_map(|length| {
+        let mut places = Vec::new();
+        for (snippet, seeds) in snippets {
+            for at in (length - 1)..snippet.len().min(seeds.len()) {
+                if (0..length).all(|back| snippet[at - back] == last[back]) {
+                    places.push(offer(seeds[at]));
+                }
+            }
+        }
+        let mut mean = BTreeMap::new();
+        for candidate in places.iter().flat_map(Offer::candidates) {
+            *mean.entry(candidate.token).or_default() +=
+                f64::from(candidate.log_prob).exp() / places.len() as f64;
+        }
+        (!places.is_empty()).then_some(mean)
+    })
+}
+
+proptest! {
+    #[test]
+    fn prior_tables_say_what_the_judge_says(
+        snippets in proptest::collection::vec(
+            (proptest::collection::vec(0u32..4, 0..30), proptest::collection::vec(any::<u8>(), 0..40)),
+            0..8,
+        ),
+        last in proptest::collection::vec(0u32..5, 0..6),
+    ) {
+        let mut corpus = Corpus::default();
+        for (snippet, seeds) in &snippets {
+            let offers: Vec<Offer> = seeds.iter().take(snippet.len()).map(|seed| offer(*seed)).collect();
+            corpus.push(snippet, &offers);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("test.store");
+        let (bytes, priors) = corpus.encode(7, MODEL).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let store = CorpusStore::open(&path).unwrap();
+        prop_assert_eq!(store.priors(), priors);
+        let found = store.prior(&last).map(|(_, offer)| {
+            offer.candidates().map(|c| (c.token, f64::from(c.log_prob).exp())).collect::<Vec<_>>()
+        });
+        let expected = expected_prior(&snippets, &last);
+        prop_assert_eq!(found.is_some(), expected.is_some());
+        let (Some(found), Some(expected)) = (found, expected) else { return Ok(()) };
+        prop_assert!(found.is_sorted_by(|a, b| a.1 >= b.1), "{:?}", found);
+        prop_assert_eq!(found.len(), expected.len());
+        for (token, p) in found {
+            // Halves have 11 bits.
+            prop_assert!((p / expected[&token] - 1.0).abs() < 4e-3, "{} of {} in {:?}", p, token, expected);
+        }
+    }
+}
+
+#[test]
+fn of_more_contexts_than_fit_the_frequent_ones_are_kept_and_of_equals_the_shorter() {
+    let snippet = [1, 2, 3, 1, 2, 4, 5];
+    let symbols: Vec<u32> = snippet.iter().map(|token| token + 1).chain([0]).collect();
+    let offers: Vec<(u32, Offer)> = (0..7u8).map(|at| (u32::from(at), offer(at))).collect();
+    let contexts = |most: usize| {
+        let (bytes, numbers) = prior::encode(&symbols, &offers, most * PRIOR_BYTES);
+        let entry = |entry: &[u8; PRIOR_BYTES]| {
+            let known = entry[..12].as_chunks().0.iter().map(|token| u32::from_le_bytes(*token));
+            known.take_while(|token| *token != u32::MAX).collect::<Vec<u32>>()
+        };
+        let contexts: Vec<Vec<u32>> = bytes.as_chunks().0.iter().map(entry).collect();
+        assert_eq!(numbers.iter().sum::<u64>() as usize, contexts.len());
+        contexts
+    };
+    // The last token first. 2 always follows 1, so that 1 2 says nothing more; what comes before tells the two apart.
+    let all: [&[u32]; 7] = [&[1], &[2], &[3], &[4], &[5], &[1, 3], &[2, 1, 3]];
+    assert_eq!(contexts(100), all);
+    assert_eq!(contexts(3), [&[1][..], &[2], &[3]]);
+    assert_eq!(contexts(0), Vec::<Vec<u32>>::new());
 }

@@ -2,7 +2,7 @@
 
 use yggc::{
     plan::{NgramSettings, SuffixSettings},
-    speculate::{Drafter, Lookup, Ngram, Recycling, Retrieval, StepShape, Suffix},
+    speculate::{Drafter, Lookup, Ngram, Prior, Recycling, Retrieval, StepShape, Suffix},
 };
 
 use crate::{retrieval::store, tiny_model::Dice};
@@ -12,14 +12,15 @@ use crate::{retrieval::store, tiny_model::Dice};
 pub(super) enum Free {
     Lookup,
     Retrieval,
+    Prior,
     Suffix,
     Recycling,
     Ngram,
 }
 
 impl Free {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Lookup, Self::Retrieval, Self::Suffix, Self::Recycling, Self::Ngram];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Lookup, Self::Retrieval, Self::Prior, Self::Suffix, Self::Recycling, Self::Ngram];
 
     /// A drafter for the shape and a vocabulary, where plain decoding says `truth`.
     pub(super) fn drafter(
@@ -42,6 +43,10 @@ impl Free {
                 let drafter = Retrieval::new(store, longest, shortest, shape).expect("lengths in order");
                 let lookup = || Lookup::new(3, 1, shape).expect("lengths in order");
                 Box::new(if dice.chance(50) { drafter.after_lookup(lookup()) } else { drafter })
+            }
+            Self::Prior => {
+                let texts = any_texts(truth, vocabulary, dice);
+                Box::new(Prior::new(store(&texts, vocabulary), shape))
             }
             Self::Suffix => {
                 let settings = SuffixSettings {

@@ -15,8 +15,8 @@ fn store(snippets: &[&[u32]]) -> (TempDir, CorpusStore) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.store");
     let mut corpus = Corpus::default();
-    snippets.iter().for_each(|snippet| corpus.push(snippet));
-    fs::write(&path, corpus.encode(100, [0; 32]).unwrap()).unwrap();
+    snippets.iter().for_each(|snippet| corpus.push(snippet, &[]));
+    fs::write(&path, corpus.encode(100, [0; 32]).unwrap().0).unwrap();
     let store = CorpusStore::open(&path).unwrap();
     (folder, store)
 }
