@@ -338,6 +338,60 @@ mod tests {
         RetrievalSettings { lookup_match, ..RetrievalSettings::of(&store()) }.into()
     }
 
+    fn substitute() -> DrafterKind {
+        SubstituteSettings { bits: 4, head_tokens: None }.into()
+    }
+
+    fn model() -> DrafterKind {
+        ModelSettings { model: store(), head_tokens: None }.into()
+    }
+
+    #[test]
+    fn a_mixture_with_a_model_is_what_its_model_is_and_what_copies_are() {
+        let with = |parts: &[DrafterKind]| DrafterKind::Mixed(Mixture::of(parts).unwrap());
+        let kind = with(&[substitute(), retrieval(None), LOOKUP]);
+        assert!(kind.runs_a_model() && kind.learns() && !kind.grows_alone() && kind.needs_executables());
+        assert!(!kind.keeps_a_cache());
+        assert_eq!((kind.facts().substitute_bits, kind.store()), (Some(4), Some(&store())));
+        assert_eq!(kind.mixed_model().map(MixedModel::kind), Some(substitute()));
+        assert_eq!(kind.clone().with_store_at("b").store().map(|file| file.path.as_str()), Some("b"));
+        let trimmed = kind.trimmed_to(vec![1, 5]).unwrap();
+        assert_eq!(trimmed.head_tokens(), Some(&[1, 5][..]));
+        assert_eq!(trimmed.mixed_model().map(MixedModel::kind), substitute().trimmed_to(vec![1, 5]));
+        assert_eq!(trimmed.trimmed_to(vec![1]), None, "trimmed already");
+
+        let kind = with(&[LOOKUP, model()]);
+        assert!(kind.keeps_a_cache() && kind.draft_model() == Some(&store()));
+        let moved = kind.with_draft_model_at(&DrafterFile { path: "b".to_owned(), ..store() });
+        assert_eq!(moved.draft_model().map(|file| file.path.as_str()), Some("b"));
+        assert_eq!(with(&[LOOKUP, DrafterKind::Recycling]).trimmed_to(vec![1]), None, "without a model");
+
+        let skip = LayerSkipSettings { skipped: vec![2, 3], head_tokens: None };
+        assert_eq!(with(&[LOOKUP, skip.into()]).facts().skipped, Some(&[2, 3][..]));
+    }
+
+    #[test]
+    fn profiles_mix_copies_with_every_model_but_where_weights_are_streamed() {
+        let (file, models) = (store(), [("model".to_owned(), store())]);
+        let model = ProfiledModel {
+            groups: 8,
+            substitute_shares: &[(4, 0.3)],
+            streams: false,
+            store: Some(&file),
+            draft_models: &models,
+        };
+        let named = |model: &ProfiledModel<'_>| -> Vec<(String, usize)> {
+            let all = Mixture::profiled(model).into_iter();
+            all.map(|(name, mixture)| (name, mixture.parts().len())).collect()
+        };
+        let expected = [("mixed", 4), ("mixed_layer_skip", 4), ("mixed_model", 3), ("mixed_substitute4", 4)];
+        assert_eq!(named(&model), expected.map(|(name, parts)| (name.to_owned(), parts)));
+        for (name, _) in expected {
+            assert_eq!(DrafterId::of_name(name), Some(DrafterId::Mixed));
+        }
+        assert_eq!(named(&ProfiledModel { streams: true, ..model }).len(), 1);
+    }
+
     #[test]
     fn parts_are_in_one_order_whatever_order_they_came_in() {
         let pool = NgramSettings { pool: 2, ..NgramSettings::DEFAULT };
@@ -357,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_mixed_is_refused() {
-        let swift = SwiftSettings { skipped: vec![2] }.into();
+        let swift: DrafterKind = SwiftSettings { skipped: vec![2] }.into();
         let nested = DrafterKind::Mixed(Mixture::of(&[LOOKUP, DrafterKind::Recycling]).unwrap());
         for parts in [
             &[][..],
@@ -365,9 +419,17 @@ mod tests {
             &[LOOKUP, LOOKUP],
             &[DrafterKind::Recycling, DrafterKind::Recycling],
             &[LOOKUP, DrafterKind::None],
-            &[LOOKUP, swift],
+            &[LOOKUP, swift.clone()],
             &[LOOKUP, nested],
             &[LOOKUP, retrieval(Some((3, 1)))],
+            &[substitute()],
+            &[substitute(), model()],
+            &[substitute(), swift.clone()],
+            // What learns cannot be replayed beside a model.
+            &[substitute(), DrafterKind::Recycling],
+            &[LOOKUP, substitute(), DrafterKind::Ngram(NgramSettings::DEFAULT)],
+            // A description has one file.
+            &[LOOKUP, model(), retrieval(None)],
             &[DrafterKind::Recycling, LookupSettings { longest_match: 1, shortest_match: 2 }.into()],
         ] {
             assert!(matches!(Mixture::of(parts), Err(PlanError::DrafterParameters { .. })), "{parts:?}");

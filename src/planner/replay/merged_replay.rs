@@ -6,7 +6,7 @@
 //! recorded, so a few steps by copies alone lead up to them.
 use std::{collections::BTreeMap, ops::Range};
 
-use ygg_profiler::TokenTrace;
+use ygg_profiler::{TokenTrace, Trace};
 
 use crate::planner::{
     JudgedNode, Tally,
@@ -15,7 +15,7 @@ use crate::planner::{
 use crate::sample::{Coupling, Sampling};
 use crate::tree::{TokenTree, select};
 use crate::{
-    plan::{Mixture, ReplayDrafter, RowChoice, Shape},
+    plan::{MixedModel, Mixture, ReplayDrafter, RowChoice, Shape},
     policy::{RowScratch, SharedTree},
 };
 
@@ -23,7 +23,24 @@ use crate::{
 const LEAD: usize = 16;
 
 /// What decides the time of a step: the width that it ran at, and whether the model was run.
-pub(in crate::planner) type MergedStep = (u32, bool);
+pub type MergedStep = (u32, bool);
+
+/// Replays the steps of a mixture of `copies`, in its order, and `model`, whose trees along `requests` are recorded in `traces`, in `shape` and with as
+/// many rows verified as `choice` says.
+///
+/// # Panics
+/// If there is no trace, or a trace keeps fewer candidates than the draft width.
+pub fn replay_merged(
+    requests: &[TokenTrace],
+    (traces, model): (&[&Trace], &MixedModel),
+    copies: &mut [Box<dyn ReplayDrafter>],
+    shape: Shape,
+    choice: &RowChoice,
+) -> Tally<MergedStep> {
+    let grown = &GrownTrees::new(traces, shape.draft_width);
+    let MixedModel { growths, certain_percent, .. } = *model;
+    MergedReplay { requests, grown, shape, growths, certain_percent }.tally(copies, choice)
+}
 
 /// Steps of a mixture of one shape.
 #[derive(Debug, Clone, Copy)]

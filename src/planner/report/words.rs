@@ -87,7 +87,11 @@ pub(super) fn describe_shape(sub_plan: &SubPlan) -> String {
         1.0 => String::new(),
         sharper => format!(", values at temperature {sharper}"),
     };
-    format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{sharpened}")
+    let beside = sub_plan.drafter.mixed_model().map_or(String::new(), |model| {
+        let (growths, certain) = (model.growths, model.certain_percent);
+        format!(", its model {growths} growths unless a copy is {certain} % certain")
+    });
+    format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{sharpened}{beside}")
 }
 
 /// A tree that the traces do not reach.

@@ -230,7 +230,11 @@ impl<'s> MergedSpace<'s> {
         growths <= shape.depth
             && shape.draft_width <= self.top_k
             && self.origin.limits.admitted(shapes).contains(&shape)
-            && self.grown(place).missing()[growths as usize - 1] <= MOST_MISSING
+            && self
+                .grown(place)
+                .missing()
+                .get(growths as usize - 1)
+                .is_some_and(|share| *share <= MOST_MISSING)
     }
 
     /// The open place that is nearest to the shape of a sub-plan of the model alone, with copies somewhat deeper; `None` if none is open.

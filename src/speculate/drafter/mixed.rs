@@ -26,14 +26,15 @@ pub struct Mixed {
     limits: ProposalLimits,
 }
 
-/// The drafter that runs a model, and when it does.
+/// A drafter that runs a model, and when a mixture runs it.
 #[derive(Debug)]
-struct BesideCopies {
-    drafter: Box<dyn Drafter>,
-    /// Most growths of its tree.
-    growths: usize,
-    /// Copies that are followed as deep as that with this probability leave it out.
-    certain: f32,
+pub struct BesideCopies {
+    /// The drafter, made for trees of `shape`.
+    pub drafter: Box<dyn Drafter>,
+    /// The shape of its own trees; their depth is at most the mixture's.
+    pub shape: StepShape,
+    /// How probable it must be that the text follows a copy as deep as these trees for a step to do without the drafter. Above 1 none does.
+    pub certain: f32,
 }
 
 impl Mixed {
@@ -42,26 +43,40 @@ impl Mixed {
     /// # Errors
     /// [`SpeculateError::Shape`] if there are fewer than two.
     pub fn new(parts: Vec<Box<dyn Drafter>>, shape: &StepShape) -> Result<Self, SpeculateError> {
-        if parts.len() < 2 {
-            let expected = "two or more".to_owned();
-            return Err(SpeculateError::Shape {
-                what: "drafters of a mixture",
-                expected,
-                found: parts.len(),
-            });
-        }
-        Ok(Self::of(parts, None, shape.limits()))
+        Self::of(parts, None, 2, shape)
+    }
+
+    /// A mixture of drafters without a model and one with a model, which comes last.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if there is no drafter without a model.
+    pub fn with_model(
+        copies: Vec<Box<dyn Drafter>>,
+        model: BesideCopies,
+        shape: &StepShape,
+    ) -> Result<Self, SpeculateError> {
+        Self::of(copies, Some(model), 1, shape)
     }
 
     fn of(
         copies: Vec<Box<dyn Drafter>>,
-        model: Option<(BesideCopies, usize)>,
-        limits: ProposalLimits,
-    ) -> Self {
-        let of_model = model.as_ref().map(|(_, nodes)| *nodes);
+        model: Option<BesideCopies>,
+        fewest: usize,
+        shape: &StepShape,
+    ) -> Result<Self, SpeculateError> {
+        if copies.len() < fewest {
+            let expected = format!("{fewest} or more without a model");
+            return Err(SpeculateError::Shape {
+                what: "drafters of a mixture",
+                expected,
+                found: copies.len(),
+            });
+        }
+        let limits = shape.limits();
         let of_copies = copies.iter().map(|_| limits.nodes as usize);
+        let of_model = model.as_ref().map(|model| model.shape.tree_nodes());
         let shared = SharedTree::with_capacities(of_copies.chain(of_model));
-        Self { copies, model: model.map(|(model, _)| model), shared, limits }
+        Ok(Self { copies, model, shared, limits })
     }
 
     /// All drafters.
@@ -95,7 +110,7 @@ pub fn make_copies(
         return Ok(None);
     }
     let context = MakeContext { growth: &GrowthChoice::Equal, shape, session };
-    Ok(Some(Box::new(Mixed::of(copies(mixture, &context)?, None, shape.limits()))))
+    Ok(Some(Box::new(Mixed::of(copies(mixture, &context)?, None, 1, shape)?)))
 }
 
 impl MakeDrafter for Mixture {
@@ -103,13 +118,11 @@ impl MakeDrafter for Mixture {
         let MakeContext { growth, shape, session } = *context;
         let copies = copies(self, context)?;
         let Some(model) = self.model() else { return Ok(Some(Box::new(Mixed::new(copies, shape)?))) };
-        let growths = (model.growths as usize).min(shape.depth);
-        let own = StepShape { depth: growths, ..*shape };
+        let own = StepShape { depth: shape.depth.min(model.growths as usize), ..*shape };
         let drafter = make_growing_drafter(&model.kind(), growth, &own, session)?;
         let drafter = drafter.expect("a drafter that runs a model");
-        let certain = model.certain_percent as f32 / 100.0;
-        let model = BesideCopies { drafter, growths, certain };
-        Ok(Some(Box::new(Mixed::of(copies, Some((model, own.tree_nodes())), shape.limits()))))
+        let model = BesideCopies { drafter, shape: own, certain: model.certain_percent as f32 / 100.0 };
+        Ok(Some(Box::new(Mixed::with_model(copies, model, shape)?)))
     }
 
     /// The copies beside a model, for the planner to merge with recorded trees of that.
@@ -141,9 +154,9 @@ impl Drafter for Mixed {
             let budget = Budget { session, history, depth, rows, coupling, stats, observer: None };
             drafter.propose(shared.proposal(part), budget)?;
         }
-        if let Some(BesideCopies { drafter, growths, certain }) = model {
+        if let Some(BesideCopies { drafter, shape, certain }) = model {
             let mut lap = Lap::start();
-            let depth = depth.min(*growths);
+            let depth = depth.min(shape.depth);
             let is_certain = shared.followed_to(u32::try_from(depth).unwrap_or(u32::MAX)) >= *certain;
             stats.add_time(StepStage::Draft, lap.next());
             if is_certain {
@@ -242,8 +255,12 @@ mod tests {
     #[test]
     fn one_drafter_is_no_mixture() {
         let shape = StepShape { depth: 1, draft_width: 1, verify_width: 2, top_k: 0, draft_temperature: 1.0 };
-        for parts in [vec![], vec![Box::new(Silent) as Box<dyn Drafter>]] {
+        let silent = || Box::new(Silent) as Box<dyn Drafter>;
+        for parts in [vec![], vec![silent()]] {
             assert!(matches!(Mixed::new(parts, &shape), Err(SpeculateError::Shape { .. })));
         }
+        let model = || BesideCopies { drafter: silent(), shape, certain: 0.5 };
+        assert!(Mixed::with_model(vec![], model(), &shape).is_err());
+        assert!(Mixed::with_model(vec![silent()], model(), &shape).is_ok());
     }
 }

@@ -19,7 +19,7 @@ mod suffix;
 mod swift;
 
 pub use lookup::Lookup;
-pub use mixed::{Mixed, make_copies};
+pub use mixed::{BesideCopies, Mixed, make_copies};
 pub use model::ModelDrafter;
 pub use ngram::{Ngram, NgramState};
 pub(super) use ranking::noise_of;
