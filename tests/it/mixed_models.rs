@@ -282,7 +282,7 @@ struct Stretches {
 
 impl Drafter for Stretches {
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
-        if budget.history.len() / self.length % 2 == 0 {
+        if (budget.history.len() / self.length).is_multiple_of(2) {
             return Ok(());
         }
         let truth = self.truth.clone();

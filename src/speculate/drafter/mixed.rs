@@ -118,7 +118,7 @@ impl MakeDrafter for Mixture {
         let MakeContext { growth, shape, session } = *context;
         let copies = copies(self, context)?;
         let Some(model) = self.model() else { return Ok(Some(Box::new(Mixed::new(copies, shape)?))) };
-        let own = StepShape { depth: shape.depth.min(model.growths as usize), ..*shape };
+        let own = shape.of_model(&self.clone().into());
         let drafter = make_growing_drafter(&model.kind(), growth, &own, session)?;
         let drafter = drafter.expect("a drafter that runs a model");
         let model = BesideCopies { drafter, shape: own, certain: model.certain_percent as f32 / 100.0 };
