@@ -87,11 +87,14 @@ pub(super) fn describe_shape(sub_plan: &SubPlan) -> String {
         1.0 => String::new(),
         sharper => format!(", values at temperature {sharper}"),
     };
-    let beside = sub_plan.drafter.mixed_model().map_or(String::new(), |model| {
-        let (growths, certain) = (model.growths, model.certain_percent);
-        format!(", its model {growths} growths unless a copy is {certain} % certain")
-    });
-    format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{sharpened}{beside}")
+    format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{sharpened}")
+}
+
+/// When a mixture runs its model, if it has one.
+pub(super) fn describe_model(sub_plan: &SubPlan) -> Option<String> {
+    let model = sub_plan.drafter.mixed_model()?;
+    let (growths, certain) = (model.growths, model.certain_percent);
+    Some(format!("model {growths} growths deep unless a copy is {certain} % certain"))
 }
 
 /// A tree that the traces do not reach.

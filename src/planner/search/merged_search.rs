@@ -173,9 +173,8 @@ impl<'s> MergedSpace<'s> {
         let is_settled = origin.draft_temperature.is_some();
         let growths = if is_settled { vec![mixed.growths] } else { (1..=deepest).collect() };
         let certain = if is_settled { vec![mixed.certain_percent] } else { CERTAIN.to_vec() };
-        let mut all_depths: Vec<u32> = (1..=deepest).chain(depths.iter().copied()).collect();
-        all_depths.sort_unstable();
-        all_depths.dedup();
+        // Copies cost no more where they are deeper, so a tie is not broken in favour of shallow ones.
+        let all_depths = depths.iter().copied().filter(|depth| *depth >= deepest).collect();
         let mut draft_widths = search.draft_widths(model);
         draft_widths.retain(|width| origin.limits.draft_width.is_none_or(|fixed| fixed == *width));
         let mut values: [Vec<u32>; AXES] = Default::default();
