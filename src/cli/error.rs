@@ -7,7 +7,7 @@ use yggc::{
     engine::{self, ErrorKind, Hint},
     measure::profile_file::ProfileFileError,
     model::ModelError,
-    plan::PlanError,
+    plan::{DrafterId, PlanError},
     planner::SearchError,
 };
 
@@ -150,9 +150,11 @@ fn next_step(hint: &Hint) -> String {
         Hint::Store => "name the corpus store with --store",
         Hint::RawPrompt => "give the prompt as it is with --raw",
         Hint::Profile { drafter } => {
+            let model = DrafterId::of_mixed_model(drafter);
+            let drafter = model.map_or(drafter.clone(), |kind| format!("mixed --drafter {}", kind.name()));
             let file = if ["retrieval", "prior"].iter().any(|kind| drafter.starts_with(kind)) {
                 " --store FILE.store"
-            } else if drafter.starts_with("model") {
+            } else if drafter.starts_with("model") || model == Some(DrafterId::Model) {
                 " --draft-model PATH"
             } else {
                 ""
@@ -187,6 +189,8 @@ mod tests {
             (Hint::RawPrompt, "--raw"),
             (profile("lookup"), "`yggc profile --drafter lookup -o FILE`"),
             (profile("model"), "--drafter model --draft-model PATH -o"),
+            (profile("mixed_substitute4"), "--drafter mixed --drafter substitute -o"),
+            (profile("mixed_model_hidden"), "--drafter mixed --drafter model --draft-model PATH -o"),
             (profile("retrieval"), "--drafter retrieval --store FILE.store -o"),
             (profile("prior"), "--drafter prior --store FILE.store -o"),
             (Hint::Recording, "--budget"),

@@ -48,6 +48,8 @@ struct StatsJson<'a> {
     predicted_tpot_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skip_search: Option<SkipCounts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models_left_out: Option<u64>,
     walked_by_device: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_walk_reason: Option<&'a str>,
@@ -103,6 +105,7 @@ impl<'a> StatsJson<'a> {
             acceptance_by_depth,
             counts_by_depth: _,
             paused_steps: _,
+            models_left_out,
             walked_by_device,
             host_walk_reason,
             predicted_tpot_ms,
@@ -139,6 +142,7 @@ impl<'a> StatsJson<'a> {
             acceptance_by_depth,
             predicted_tpot_ms: *predicted_tpot_ms,
             skip_search: *skip_search,
+            models_left_out: Some(*models_left_out).filter(|steps| *steps > 0),
             walked_by_device: *walked_by_device,
             host_walk_reason: host_walk_reason.as_deref(),
             stages: stages.iter().map(stage).collect(),
@@ -214,6 +218,9 @@ fn write_table(reason: FinishReason, report: &Report, out: &mut String) -> std::
     match &report.spec_off_reason {
         Some(reason) => writeln!(out, "drafter    {drafter}, {drafted} nodes verified: {reason}")?,
         None => writeln!(out, "drafter    {drafter}, {drafted} nodes verified")?,
+    }
+    if report.models_left_out > 0 {
+        writeln!(out, "copied     in {} steps, without the drafter's model", report.models_left_out)?;
     }
     match &report.host_walk_reason {
         Some(reason) => writeln!(out, "verified   and walked through by the host: {reason}")?,

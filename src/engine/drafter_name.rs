@@ -74,6 +74,10 @@ pub(super) fn without_plan(name: &str, absent: Option<&str>) -> Error {
 fn refused(name: &str, cause: String) -> Error {
     let error = Error::input(format!("{cause}; kinds of drafters are {}", DrafterKind::NAMES.join(", ")));
     match DrafterId::of_name(name) {
+        // Such a mixture is measured with its kind and that of its model.
+        Some(_) if DrafterId::of_mixed_model(name).is_some() => {
+            error.with_hint(Hint::Profile { drafter: name.to_owned() })
+        }
         Some(kind) => error.with_hint(Hint::Profile { drafter: kind.name().to_owned() }),
         None => error,
     }
@@ -96,6 +100,12 @@ mod tests {
             ("ngram_pool", Some("ngram")),
             ("model_hidden", Some("model")),
             ("layer_skip_v8192", Some("layer_skip")),
+            ("mixed", Some("mixed")),
+            ("mixed_substitute4", Some("mixed_substitute4")),
+            ("mixed_model_hidden", Some("mixed_model_hidden")),
+            ("mixed_layer_skip_v8192", Some("mixed_layer_skip_v8192")),
+            ("mixed_2", Some("mixed")),
+            ("mixed-model", None),
             ("oracle", None),
             ("lookups", None),
             ("layer-skip", None),

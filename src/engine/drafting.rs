@@ -196,7 +196,8 @@ pub(super) fn bytes_beside(
 ) -> Result<usize, Error> {
     let (mut bytes, mut of_hidden) = (0, 0);
     for BandSteps { sub_plan, .. } in bands {
-        let (kind, shape) = (&sub_plan.drafter, &StepShape::of(sub_plan));
+        let kind = &sub_plan.drafter;
+        let shape = &StepShape::of(sub_plan).of_model(kind);
         let Some(file) = kind.draft_model() else { continue };
         let draft = loaded.set().draft(&file.digest)?;
         bytes += draft.memory(&ModelDrafter::session_options(options, draft, shape)).session_bytes;

@@ -66,6 +66,8 @@ pub struct Report {
     pub counts_by_depth: Vec<(u64, u64)>,
     /// Steps that a guard decoded plainly, after drafts that did not pay.
     pub paused_steps: u64,
+    /// Steps of a mixture that did without its model, since a copy was nearly certain.
+    pub models_left_out: u64,
     /// Steps that a device verified, walked and committed by itself.
     pub walked_by_device: u64,
     /// Why the host did, where the plan leaves that to the device.
@@ -149,6 +151,7 @@ impl Report {
             acceptance_by_depth: stats.acceptance_by_depth(),
             counts_by_depth: stats.counts_by_depth(),
             paused_steps: stats.guard.paused_steps,
+            models_left_out: stats.models_left_out,
             walked_by_device: stats.walked_by_device,
             host_walk_reason: decoder.host_walk_reason().map(str::to_owned),
             predicted_tpot_ms: prediction.map(|predicted| predicted.tpot_us / 1e3),

@@ -143,7 +143,10 @@ pub(super) fn drafters_of(
             kinds.join(", ")
         )));
     }
-    let wanted = all.into_iter().filter(|(_, kind)| asked.is_empty() || is_asked(kind.name()));
+    let is_wanted = |kind: &DrafterKind| asked.is_empty() || is_asked(kind.name());
+    // A mixture with a model is made of what is recorded of that model's drafter.
+    let has_part = |kind: &DrafterKind| kind.mixed_model().is_none_or(|model| is_wanted(&model.kind()));
+    let wanted = all.into_iter().filter(|(_, kind)| is_wanted(kind) && has_part(kind));
     Ok(wanted.map(|(name, kind)| (DrafterName::new(name).expect("lower case"), kind)).collect())
 }
 
@@ -151,7 +154,7 @@ pub(super) fn drafters_of(
 /// trimmed head proposes is told by the whole one's candidates.
 pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(DrafterName, DrafterKind)> {
     let is_recorded = |kind: &DrafterKind| {
-        kind.runs_a_model() && kind.facts().head_tokens.is_none() && twin(kind, drafters).is_none()
+        kind.grows_alone() && kind.facts().head_tokens.is_none() && twin(kind, drafters).is_none()
     };
     drafters.iter().filter(|(_, kind)| is_recorded(kind)).collect()
 }

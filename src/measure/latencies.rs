@@ -94,7 +94,7 @@ fn cells(
             add(Stage::Read, 1, *context);
         }
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
-            if kind.runs_a_model() {
+            if kind.grows_alone() {
                 let mut stages = vec![Stage::Draft(name.clone())];
                 if kind.keeps_a_cache() {
                     // The width that steps are priced at: the root, and one row that the drafter has not read.
@@ -125,7 +125,7 @@ fn cells(
     for stage in around {
         widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
     }
-    if drafters.iter().any(|(_, kind)| kind.runs_a_model()) {
+    if drafters.iter().any(|(_, kind)| kind.grows_alone()) {
         widths_to(ProfileOptions::TRACE_WIDTH).for_each(|w| add(Stage::Host(StepStage::Grow), *w, context));
         add(Stage::Host(StepStage::Predict), 1, context);
     }
@@ -139,8 +139,8 @@ fn cells(
 fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], streams: bool) -> Vec<Vec<Cell>> {
     const WITHOUT_DRAFTERS: usize = 6;
     let that_runs_a_model =
-        |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.runs_a_model());
-    let first_model = drafters.iter().position(|(_, kind)| kind.runs_a_model());
+        |name: &DrafterName| drafters.iter().position(|(known, kind)| known == name && kind.grows_alone());
+    let first_model = drafters.iter().position(|(_, kind)| kind.grows_alone());
     let contexts: BTreeSet<u32> = cells.iter().map(|cell| cell.context).collect();
     let contexts: Vec<u32> = contexts.into_iter().collect();
     let of_context = WITHOUT_DRAFTERS + drafters.len();

@@ -8,7 +8,7 @@ use ygg_profiler::{DrafterName, LivePrompt, LiveStep, LiveTrace};
 
 use crate::{
     engine::{Error, Loaded, Sampling},
-    plan::DrafterKind,
+    plan::{DrafterKind, RecordedAs},
     speculate::{BandSteps, Decoder, Limits, StepShape, make_drafter},
     tree::{NodeId, TokenTree},
 };
@@ -67,7 +67,8 @@ pub(super) fn recordings(
     learners: Learners,
     widths: &[usize],
 ) -> Vec<Recording> {
-    let all = drafters.iter().filter(|(_, kind)| kind.learns() && learners.admit(kind));
+    let is_recorded = |kind: &DrafterKind| kind.facts().recorded_as == RecordedAs::LiveSteps;
+    let all = drafters.iter().filter(|(_, kind)| is_recorded(kind) && learners.admit(kind));
     let all = all.flat_map(|(name, kind)| {
         let fewest = 1 + kind.facts().pinned_rows as usize + FEWEST_GUESSED;
         let rows = learners.rows().iter().copied();

@@ -11,7 +11,7 @@ use ygg_profiler::{
 
 use crate::{
     engine::{Error, Hint, Loaded},
-    plan::DrafterKind,
+    plan::{DrafterKind, RecordedAs},
     planner::choose_tunings,
     speculate::StepShape,
 };
@@ -91,7 +91,7 @@ pub fn profile(
     let budget = rest.mul_f64(STREAMED_LATENCIES_SHARE);
     let of_streamed = streams.then(|| latencies(loaded, subject, &tunings, (options, budget), progress));
     let measured = of_streamed.transpose()?;
-    let has_learners = drafters.iter().any(|(_, kind)| kind.learns());
+    let has_learners = drafters.iter().any(|(_, kind)| kind.facts().recorded_as == RecordedAs::LiveSteps);
     let for_live = if has_learners { rest / LIVE_PART } else { Duration::ZERO };
     let for_acceptance = match &measured {
         Some(_) => (rest.saturating_sub(begun.elapsed())).max(rest / 2),

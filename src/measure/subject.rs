@@ -22,7 +22,8 @@ use crate::{
         VariantChange,
     },
     speculate::{
-        BandSteps, Budget, Decoder, Drafter, Limits, Stats, StepShape, depth_features, make_drafter,
+        BandSteps, Budget, Decoder, Drafter, Limits, Stats, StepShape, depth_features, make_copies,
+        make_drafter,
     },
     tree::TokenTree,
 };
@@ -55,6 +56,14 @@ struct Measured {
 /// The shape of the proposals that are measured of drafters without a model.
 const FREE: StepShape =
     StepShape { depth: 8, draft_width: 2, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
+
+/// What a drafter without a model proposes, or the copies of a mixture with one, whose forwards are measured as those of its model's drafter.
+fn free_drafter(kind: &DrafterKind, session: &Session) -> Result<Option<Box<dyn Drafter>>, Error> {
+    match kind {
+        DrafterKind::Mixed(mixture) if mixture.model().is_some() => Ok(make_copies(mixture, &FREE, session)?),
+        _ => Ok(make_drafter(kind, &FREE, session)?),
+    }
+}
 
 /// What a drafter's forward leaves out of the model's, or which other model it is a forward of.
 #[derive(Debug)]
@@ -142,11 +151,11 @@ impl StepSubject {
         let drafters = drafters
             .iter()
             .map(|(name, kind)| {
-                let draft = match kind.runs_a_model() {
+                let draft = match kind.grows_alone() {
                     true => Some(DraftForward::new(kind, loaded, &session, options)?),
                     false => None,
                 };
-                let free = if draft.is_none() { make_drafter(kind, &FREE, &session)? } else { None };
+                let free = if draft.is_none() { free_drafter(kind, &session)? } else { None };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })
             })
             .collect::<Result<_, Error>>()?;
@@ -482,7 +491,7 @@ impl StepSubject {
             Cells::Host(StepStage::Decide) => Ok(self.decision(width)),
             Cells::Host(StepStage::Grow) => {
                 // One with a cache of its own would read the text anew for every measurement.
-                let all = || self.drafters.iter().filter(|d| d.kind.runs_a_model());
+                let all = || self.drafters.iter().filter(|d| d.kind.grows_alone());
                 let grown = all().find(|d| !d.kind.keeps_a_cache()).or_else(|| all().next());
                 let kind = grown.expect("growth is measured with a model drafter").kind.clone();
                 let shape = StepShape {

@@ -27,7 +27,7 @@ mod tests;
 
 pub use layer_skip::LayerSkipSettings;
 pub use lookup::LookupSettings;
-pub use mixed::Mixture;
+pub use mixed::{MixedModel, Mixture};
 pub use model::ModelSettings;
 pub use ngram::{MOST_ORDER, NgramSettings};
 pub use plain::PlainDecoding;
@@ -173,6 +173,14 @@ impl DrafterId {
         };
         Self::ALL.into_iter().find(|kind| name.strip_prefix(kind.name()).is_some_and(is_variant))
     }
+
+    /// The kind that runs the model of a mixture of this name, `substitute` of `mixed_substitute4`; `None` of mixtures without a model and of other
+    /// drafters. Profiles have the mixture if they measure both kinds.
+    pub fn of_mixed_model(name: &str) -> Option<Self> {
+        let variant = name.strip_prefix(Self::Mixed.name())?.strip_prefix('_')?;
+        let kind = Self::of_name(variant)?;
+        matches!(kind, Self::LayerSkip | Self::Model | Self::Substitute).then_some(kind)
+    }
 }
 
 impl DrafterKind {
@@ -188,12 +196,25 @@ impl DrafterKind {
 
     /// Whether drafting runs forwards of a model, and so grows Equal-Growth Trees.
     pub fn runs_a_model(&self) -> bool {
+        matches!(self.facts().recorded_as, RecordedAs::Trees | RecordedAs::Merged)
+    }
+
+    /// Whether the trees that its model grows are what it proposes: then they are measured and recorded as its own.
+    pub fn grows_alone(&self) -> bool {
         self.facts().recorded_as == RecordedAs::Trees
     }
 
-    /// Whether it learns from its own steps, so that its proposals cannot be replayed from other recordings.
+    /// Whether it learns from its own steps.
     pub fn learns(&self) -> bool {
-        self.facts().recorded_as == RecordedAs::LiveSteps
+        matches!(self.facts().recorded_as, RecordedAs::LiveSteps | RecordedAs::Merged)
+    }
+
+    /// Its part that runs a model, if that shares a tree with others.
+    pub fn mixed_model(&self) -> Option<&MixedModel> {
+        match self {
+            Self::Mixed(mixture) => mixture.model(),
+            _ => None,
+        }
     }
 
     /// Whether it keeps keys and values of its own, which steps must bring as far as the verifier's.

@@ -5,7 +5,7 @@ use super::{Plan, PlanError};
 use crate::storage::{Seal, replace_file};
 
 /// The version of the format this build reads and writes; it changes with every field of [`Plan`].
-pub const PLAN_FORMAT: u32 = 11;
+pub const PLAN_FORMAT: u32 = 12;
 
 const SEAL: Seal = Seal { magic: b"YGGPLAN\0", format: PLAN_FORMAT, most_payload_bytes: 64 << 20 };
 

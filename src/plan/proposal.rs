@@ -18,6 +18,11 @@ pub trait ReplayDrafter: std::fmt::Debug + Send {
         coupling: Option<&Coupling>,
         tree: &mut TokenTree,
     );
+
+    /// The drafters that it is made of, each of which is trusted by itself, where it shares a tree with one that runs a model.
+    fn parts(&mut self) -> &mut [Box<dyn ReplayDrafter>] {
+        &mut []
+    }
 }
 
 /// How large a proposal may be.

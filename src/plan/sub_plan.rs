@@ -207,6 +207,10 @@ impl SubPlan {
                     ensure(enough, "candidates per node", "Wd or more", || top_k.to_string())?;
                 }
                 Some(tree) => {
+                    let is_alone = drafter.grows_alone();
+                    ensure(is_alone, "growth", "no template where drafters share a tree", || {
+                        name.to_string()
+                    })?;
                     tree.validate(&shape, *top_k)?;
                     let chooses_nothing =
                         self.depth_rule() == DepthRule::Fixed && self.row_rule() == RowRule::Widest;

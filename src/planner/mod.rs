@@ -30,6 +30,7 @@ pub use replay::acceptance::{AcceptedLengths, acceptance_by_rank};
 pub use replay::calibration::JudgedNode;
 pub use replay::free_replay::{judge_proposals, replay_free};
 pub use replay::live_replay::{judge_live, replay_live};
+pub use replay::merged_replay::{MergedStep, replay_merged};
 pub use replay::recorded::{recorded_outcome, recorded_tree};
 pub use replay::tree_replay::{MOST_MISSING, TreeReplay, judge_trees};
 pub use search::divisions::MemoryBudget;

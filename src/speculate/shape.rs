@@ -1,7 +1,7 @@
 //! The shape of a step, as the decoder runs it.
 
 use crate::{
-    plan::{ContextRange, ProposalLimits, Schedule, Shape, SubPlan},
+    plan::{ContextRange, DrafterKind, ProposalLimits, Schedule, Shape, SubPlan},
     runtime::Session,
 };
 
@@ -45,6 +45,12 @@ impl StepShape {
             top_k: sub_plan.top_k as usize,
             draft_temperature: sub_plan.draft_temperature,
         }
+    }
+
+    /// The shape of the trees that the model of a drafter grows in such steps: of a mixture they may be less deep than what it copies.
+    pub fn of_model(&self, drafter: &DrafterKind) -> Self {
+        let growths = drafter.mixed_model().map_or(usize::MAX, |model| model.growths as usize);
+        Self { depth: self.depth.min(growths), ..*self }
     }
 
     /// Nodes of a full tree, root included: `Dd * Wd + 1`.

@@ -39,6 +39,8 @@ pub struct Stats {
     pub masks_ahead: u64,
     /// Proposals whose head was drafted in the step before.
     pub heads_ahead: u64,
+    /// Steps of a mixture that did without its model, since a copy was nearly certain.
+    pub models_left_out: u64,
     /// Steps whose tree the device walked through by itself.
     pub walked_by_device: u64,
     /// What the guard did; nothing without one.
@@ -67,6 +69,7 @@ impl Default for Stats {
             forced: 0,
             masks_ahead: 0,
             heads_ahead: 0,
+            models_left_out: 0,
             walked_by_device: 0,
             guard: GuardCounts::default(),
             skip_search: None,

@@ -223,17 +223,25 @@ fn seeds_can_be_written_anew() {
     }
 }
 
-/// A profile of a drafter without a model and of one with, cut to what a plan can be made of.
+/// A profile of a drafter without a model, of one with, and of both in one tree, cut to what a plan can be made of.
 fn small_profile() -> Profile {
     let (_, mut profile) = tiny_profiles::profiled(None, &[2, 4], |mut options| {
         options.prompts.truncate(1);
         ProfileOptions {
-            drafters: vec!["lookup".to_owned(), "layer_skip".to_owned()],
+            drafters: ["lookup", "layer_skip", "mixed"].map(str::to_owned).to_vec(),
             head_sizes: Vec::new(),
             temperatures: Vec::new(),
             ..options
         }
     });
+    // Those that are recorded live take the most.
+    profile.drafters.retain(|drafter| drafter.name.as_str() != "mixed");
+    profile.live_traces.clear();
+    profile.measurements.retain(|cell| cell.cell.stage.drafter().is_none_or(|name| name.as_str() != "mixed"));
+    for drafter in &mut profile.drafters {
+        // Fewer tokens remembered than what is searched may ask for.
+        drafter.parameters.entry("suffix.remembered".to_owned()).and_modify(|number| *number = vec![64]);
+    }
     for cell in &mut profile.measurements {
         cell.samples_us.truncate(5);
     }

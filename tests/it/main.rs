@@ -73,6 +73,7 @@ mod kernel_bench;
 mod kv_cache;
 mod lossless;
 mod memory_plans;
+mod mixed_models;
 mod one_launch;
 mod packages;
 #[cfg(feature = "cli")]

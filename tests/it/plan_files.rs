@@ -72,6 +72,8 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         "ngram_pool",
         "swift",
         "mixed",
+        "mixed_layer_skip",
+        "mixed_substitute4",
         "substitute4",
     ];
     assert_eq!(names, in_order_of_the_registry);

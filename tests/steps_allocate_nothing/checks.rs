@@ -35,7 +35,7 @@ pub(crate) fn check_steps(
     sampling: Sampling,
 ) {
     let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
-    if ["hidden_state", "eagle3"].contains(&name) {
+    if ["hidden_state", "eagle3"].iter().any(|reads| name.ends_with(reads)) {
         session.keep_hidden().expect("it was made for that");
     }
     let drafter = drafter(name, &session);
@@ -220,7 +220,17 @@ pub(crate) fn check_tier_steps(
     // How tokens are drawn, and what drafts without a model, is the same code on every tier.
     let samplings = if is_fastest { vec![Sampling::GREEDY, SAMPLED, cut] } else { vec![SAMPLED] };
     let names: &[&str] = if is_fastest {
-        &["none", "lookup", "suffix", "recycling", "ngram", "mixed", "layer_skip", "trimmed_head"]
+        &[
+            "none",
+            "lookup",
+            "suffix",
+            "recycling",
+            "ngram",
+            "mixed",
+            "layer_skip",
+            "trimmed_head",
+            "mixed_layer_skip",
+        ]
     } else {
         &["none", "lookup", "layer_skip", "trimmed_head"]
     };
@@ -233,7 +243,9 @@ pub(crate) fn check_tier_steps(
         }
     }
     let drafting = with_drafts(set, model);
-    for name in ["model", "hidden_state", "eagle3"] {
+    let mixed: &[&str] =
+        if is_fastest { &["mixed_model", "mixed_hidden_state", "mixed_eagle3"] } else { &[] };
+    for name in ["model", "hidden_state", "eagle3"].iter().chain(mixed).copied() {
         for threads in thread_counts.iter().copied() {
             for sampling in &samplings {
                 check_steps(&drafting, (name, Schedule::Plain), threads, *sampling);

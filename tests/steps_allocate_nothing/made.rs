@@ -18,8 +18,8 @@ use yggc::{
     runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
     sample::Candidate,
     speculate::{
-        BandSteps, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Prior, Recycling, Retrieval,
-        SelfDrafter, StepShape, Suffix, Swift,
+        BandSteps, BesideCopies, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Prior, Recycling,
+        Retrieval, SelfDrafter, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore, Offer},
     },
     storage::MappedFile,
@@ -170,6 +170,13 @@ pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>>
         "mixed" => {
             let parts = ["lookup", "suffix", "recycling", "ngram"].map(|part| drafter(part, session));
             Some(Box::new(Mixed::new(parts.into_iter().flatten().collect(), &SHAPE).expect("several")))
+        }
+        "mixed_layer_skip" | "mixed_model" | "mixed_hidden_state" | "mixed_eagle3" => {
+            let copies = ["lookup", "suffix"].map(|part| drafter(part, session));
+            let beside = |drafter| BesideCopies { drafter, shape: SHAPE, certain: 0.6 };
+            let model = drafter(&name["mixed_".len()..], session).expect("it drafts");
+            let mixed = Mixed::with_model(copies.into_iter().flatten().collect(), beside(model), &SHAPE);
+            Some(Box::new(mixed.expect("copies")))
         }
         other => unreachable!("drafter {other}"),
     }

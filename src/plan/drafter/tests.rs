@@ -26,6 +26,11 @@ fn mixed(parts: &[DrafterKind]) -> DrafterKind {
     DrafterKind::Mixed(Mixture::of(parts).unwrap())
 }
 
+fn mixed_steps(growths: u32, certain_percent: u32) -> DrafterKind {
+    let mixture = Mixture::of(&[lookup(4, 2), substitute(4, None)]).unwrap();
+    DrafterKind::Mixed(mixture.with_model_steps(growths, certain_percent))
+}
+
 fn model(path: &str, head_tokens: Option<&[u32]>) -> DrafterKind {
     let model = DrafterFile { path: path.to_owned(), digest: "b1".repeat(32) };
     ModelSettings { model, head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
@@ -39,13 +44,14 @@ fn prior(path: &str) -> DrafterKind {
     PriorSettings { store: DrafterFile { path: path.to_owned(), digest: "0b".repeat(32) } }.into()
 }
 
-fn all() -> [DrafterKind; 17] {
+fn all() -> [DrafterKind; 22] {
     let short = lookup(4, 2);
     let (ngram, suffix) =
         (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
     [
         mixed(&[DrafterKind::Recycling, short.clone()]),
         mixed(&[retrieval(16, 2, None), ngram, DrafterKind::Recycling, suffix, short]),
+        mixed(&[prior("a.store"), DrafterKind::Recycling]),
         DrafterKind::None,
         lookup(4, 2),
         layer_skip(&[2, 3, 9], None),
@@ -58,6 +64,12 @@ fn all() -> [DrafterKind; 17] {
         layer_skip(&[2, 3, 9], Some(&[0, 7, 8])),
         model("a", None),
         model("a", Some(&[0, 7, 8])),
+        mixed(&[lookup(4, 2), substitute(4, None)]),
+        mixed(&[retrieval(16, 2, None), layer_skip(&[2, 3, 9], None)]),
+        mixed(&[DrafterKind::Suffix(SuffixSettings::DEFAULT), model("a", Some(&[0, 7, 8])), lookup(4, 2)]),
+        DrafterKind::Mixed(
+            Mixture::of(&[lookup(4, 2), substitute(2, Some(&[0, 7, 8]))]).unwrap().with_model_steps(3, 55),
+        ),
         substitute(4, None),
         substitute(2, Some(&[0, 7, 8])),
         prior("a.store"),
@@ -121,6 +133,10 @@ fn other_descriptions_are_refused() {
         swift(&[2, 512]),
         model("", None),
         model("a", Some(&[7, 0])),
+        mixed_steps(0, 50),
+        mixed_steps(65, 50),
+        mixed_steps(3, 0),
+        mixed_steps(3, 101),
     ] {
         let description = kind.describe(DrafterName::new("any").unwrap());
         assert!(DrafterKind::from_description(&description).is_err(), "{kind:?}");
@@ -167,6 +183,24 @@ fn encodings_are_those_of_the_plan_format() {
         ),
         (DrafterKind::Recycling, r#""recycling""#, words(&[5])),
         (swift(&[3]), r#"{"swift":{"skipped":[3]}}"#, words(&[7, 1, 0, 3])),
+        (
+            mixed(&[lookup(4, 2), substitute(3, None)]),
+            concat!(
+                r#"{"mixed":{"lookup":[4,2],"suffix":null,"retrieval":null,"prior":null,"ngram":null,"recycling":false,"#,
+                r#""model":{"drafter":{"substitute":{"bits":3,"head_tokens":null}},"growths":6,"certain_percent":90}}}"#,
+            ),
+            // A byte says whether there is something.
+            [
+                &words(&[8])[..],
+                &[1],
+                &words(&[4, 2]),
+                &[0, 0, 0, 0, 0, 1],
+                &words(&[2, 3]),
+                &[0],
+                &words(&[6, 90]),
+            ]
+            .concat(),
+        ),
     ] {
         assert_eq!(serde_json::to_string(&kind).unwrap(), json);
         let file = SEAL.encode(&kind).unwrap();

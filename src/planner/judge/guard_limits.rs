@@ -4,7 +4,7 @@
 //! is stopped by chance with a probability of `exp(-2 g L / v)` where it may lose `L` (Wald's bound for the boundary of a random walk,
 //! *Sequential Analysis*, 1947, chapter 3), and then forgoes what it would have earned in pauses; one that does not pay loses up to `L`. The
 //! `L` that costs the recorded requests least is taken.
-use ygg_profiler::{LatencyTable, Stage};
+use ygg_profiler::{DrafterName, LatencyTable, Stage};
 
 use crate::planner::price::prompt_speed::PromptSpeed;
 use crate::{
@@ -26,25 +26,26 @@ const MISSED: u32 = 16;
 /// The highest correlation of neighbouring steps that is believed: few steps overstate it.
 const MOST_CORRELATED: f64 = 0.8;
 
-/// The limits of the requests of a sub-plan whose steps earned `by_prompt`; [`GuardLimits::DEFAULT`] to lose of fewer than two prompts.
+/// The limits of the requests of a sub-plan whose steps earned `by_prompt` and whose model's forwards were measured as those of `model`;
+/// [`GuardLimits::DEFAULT`] to lose of fewer than two prompts.
 pub(in crate::planner) fn guard_limits(
-    table: &LatencyTable,
-    context: u32,
-    sub_plan: &SubPlan,
+    (table, context): (&LatencyTable, u32),
+    (sub_plan, model): (&SubPlan, &DrafterName),
     by_prompt: &[PromptSpeed],
 ) -> GuardLimits {
-    let limits = GuardLimits { resume: resume(table, context, sub_plan), ..GuardLimits::DEFAULT };
+    let resume = resume((table, context), (sub_plan, model));
+    let limits = GuardLimits { resume, ..GuardLimits::DEFAULT };
     let terms = GuardTerms::new(&sub_plan.first().predicted, limits);
     let earnings = Earnings::of(by_prompt, terms.plain_step_us);
     earnings.map_or(limits, |earnings| earnings.limits(&terms))
 }
 
 /// What drafting again costs after the first pause, in plain steps: reading what was missed, where the drafter keeps a cache of its own.
-fn resume(table: &LatencyTable, context: u32, sub_plan: &SubPlan) -> f64 {
+fn resume((table, context): (&LatencyTable, u32), (sub_plan, model): (&SubPlan, &DrafterName)) -> f64 {
     if !sub_plan.drafter.keeps_a_cache() {
         return 0.0;
     }
-    let stage = Stage::Draft(sub_plan.name.clone());
+    let stage = Stage::Draft(model.clone());
     let widest = table.widths(&stage).last().copied().unwrap_or(1);
     let us = table.latency_us(&stage, widest, context).unwrap_or(0.0);
     us * f64::from(MISSED.div_ceil(widest)) / sub_plan.first().predicted.ar_tpot_us

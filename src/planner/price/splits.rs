@@ -107,7 +107,7 @@ impl<'p> SplitPrices<'p> {
     pub(in crate::planner) fn substitutes(&self) -> impl Iterator<Item = (u32, usize)> {
         let whole = |(place, kind): (usize, &DrafterKind)| {
             let facts = kind.facts();
-            facts.head_tokens.is_none().then_some(())?;
+            (facts.head_tokens.is_none() && kind.grows_alone()).then_some(())?;
             Some((facts.substitute_bits?, place))
         };
         self.kinds.iter().enumerate().filter_map(whole)

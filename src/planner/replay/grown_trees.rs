@@ -44,6 +44,7 @@ struct GrownStep<'t> {
 #[derive(Debug, Clone, Copy)]
 struct GrownNode {
     parent: usize,
+    token: u32,
     depth: u32,
     /// The drafter's probability of its path.
     score: f32,
@@ -131,6 +132,25 @@ impl<'t> GrownTrees<'t> {
             missing as f64 / forwarded.max(1) as f64
         };
         (1..=self.depth).map(missing).collect()
+    }
+
+    /// The place of the prompt of each step among all, and the committed tokens before it, by the order of the steps.
+    pub(in crate::planner) fn places(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.steps.iter().map(|step| (step.prompt, step.recorded.context))
+    }
+
+    /// The root of a step.
+    pub(in crate::planner) fn root(&self, step: usize) -> u32 {
+        self.steps[step].recorded.tokens[0]
+    }
+
+    /// Fills `tree`, which has the root alone, with what so many growths of a step give.
+    pub(in crate::planner) fn plant(&self, step: usize, growths: u32, tree: &mut TokenTree) {
+        let GrownStep { sizes, nodes, .. } = &self.steps[step];
+        let size = sizes[(growths as usize).min(sizes.len() - 1)];
+        for GrownNode { parent, token, score, .. } in &nodes[1..size] {
+            let _added = tree.insert(NodeId::from_index(*parent), *token, *score, 0, Source::NONE);
+        }
     }
 
     /// The drafted nodes whose outcome the traces tell.
@@ -241,6 +261,7 @@ impl<'t> Growth<'t> {
         node_outcomes(&self.tree, &step.verified, &mut self.outcomes);
         let node = |node: NodeId| GrownNode {
             parent: self.tree.parent(node).map_or(usize::MAX, NodeId::index),
+            token: self.tree.token(node),
             depth: self.tree.depth(node),
             score: self.tree.value(node),
             is_known: self.known(node.index()).is_some_and(|known| !known.is_empty()),

@@ -13,12 +13,16 @@ use super::{
     layout::{COLUMNS, LABEL, cut, write_facts},
     step_chart::write_memory_facts,
     verdict::{NoisyCells, noisy_cells},
-    words::{describe_shape, shape_cells, words},
+    words::{describe_model, describe_shape, shape_cells, words},
 };
 use crate::plan::{Band, ContextRange, DepthRule, Header, LeftOut, Plan, RowRule, Schedule, SubPlan, Unseen};
 
 /// Digits that are shown of a digest.
 const DIGEST: usize = 12;
+
+/// Lines of a screen, and the fewest of what other drafters lost by where all else takes more.
+const LINES: usize = 24;
+const FEWEST_LOSERS: usize = 3;
 
 /// The plan on one screen: what is chosen, what that promises, what every other drafter lost by, and what all of it rests on. Ages are told as
 /// of `now`. Lines have at most 100 columns; [`explain`](super::explain::text) has the whole.
@@ -54,8 +58,12 @@ fn write_text(plan: &Plan, now: UnixTime, out: &mut String) -> fmt::Result {
     write_promise(out, plan)?;
     write_memory_facts(out, plan.header.memory.as_ref())?;
     writeln!(out)?;
-    write_losers(out, plan)?;
-    write_evidence(out, plan, now)
+    let mut evidence = String::new();
+    write_evidence(&mut evidence, plan, now)?;
+    let taken = out.lines().count() + evidence.lines().count() + 1;
+    write_losers(out, plan, LINES.saturating_sub(taken).max(FEWEST_LOSERS))?;
+    out.push_str(&evidence);
+    Ok(())
 }
 
 /// Drafter, shape, schedule and rules of the steps of greedy requests.
@@ -72,7 +80,9 @@ fn write_choice(out: &mut String, plan: &Plan) -> fmt::Result {
             DepthRule::Fixed => "fixed depth",
             DepthRule::Predicted => "predicted depth",
         };
-        vec![describe_shape(chosen), describe_schedule(chosen.schedule), rows.to_owned(), depth.to_owned()]
+        let steps = [describe_schedule(chosen.schedule), rows.to_owned(), depth.to_owned()];
+        let shape = std::iter::once(describe_shape(chosen)).chain(describe_model(chosen));
+        shape.chain(steps).collect()
     };
     write_facts(out, "chosen", &facts)?;
     if fixed.is_empty() { Ok(()) } else { write_facts(out, "fixed", std::slice::from_ref(fixed)) }
@@ -137,11 +147,9 @@ fn write_promise(out: &mut String, plan: &Plan) -> fmt::Result {
         let facts = if chosen.is_plain() {
             vec!["plain decoding".to_owned()]
         } else {
-            vec![
-                describe_shape(chosen),
-                interval(&chosen.first().unseen),
-                format!("{} a token", ms(expected_us(chosen))),
-            ]
+            let promise = [interval(&chosen.first().unseen), format!("{} a token", ms(expected_us(chosen)))];
+            let shape = std::iter::once(describe_shape(chosen)).chain(describe_model(chosen));
+            shape.chain(promise).collect()
         };
         write_facts(out, &label, &facts)?;
     }
@@ -174,8 +182,8 @@ fn ms(us: f64) -> String {
     format!("{:.digits$} ms", us / 1e3)
 }
 
-/// A line for every other drafter, the most promising first, and for each that was no candidate; with an empty line after them.
-fn write_losers(out: &mut String, plan: &Plan) -> fmt::Result {
+/// A line for every other drafter, the most promising first, and for each that was no candidate, `most` at most; with an empty line after them.
+fn write_losers(out: &mut String, plan: &Plan, most: usize) -> fmt::Result {
     let band = &plan.bands[0];
     let is_loser =
         |(place, sub_plan): &(usize, &SubPlan)| *place != band.chosen_index as usize && !sub_plan.is_plain();
@@ -193,9 +201,14 @@ fn write_losers(out: &mut String, plan: &Plan) -> fmt::Result {
         .left_out
         .iter()
         .map(|LeftOut { name, lacks }| format!("{:<columns$}  no evidence: no {lacks}", name.as_str()));
+    let mut lines: Vec<String> = of_losers.chain(without).collect();
+    if lines.len() > most {
+        let others = lines.split_off(most - 1).len();
+        lines.push(format!("and {others} others, of which `yggc plan explain` tells"));
+    }
     let labels = std::iter::once("lost").chain(std::iter::repeat(""));
-    for (label, line) in labels.zip(of_losers.chain(without)) {
-        writeln!(out, "{label:<LABEL$}{}", cut(&line, COLUMNS - LABEL))?;
+    for (label, line) in labels.zip(&lines) {
+        writeln!(out, "{label:<LABEL$}{}", cut(line, COLUMNS - LABEL))?;
     }
     writeln!(out)
 }

@@ -90,6 +90,13 @@ pub(super) fn describe_shape(sub_plan: &SubPlan) -> String {
     format!("{name}, Dd {depth}, Wd {draft_width}, Wv {rows}{growth}{sharpened}")
 }
 
+/// When a mixture runs its model, if it has one.
+pub(super) fn describe_model(sub_plan: &SubPlan) -> Option<String> {
+    let model = sub_plan.drafter.mixed_model()?;
+    let (growths, certain) = (model.growths, model.certain_percent);
+    Some(format!("model {growths} growths deep unless a copy is {certain} % certain"))
+}
+
 /// A tree that the traces do not reach.
 pub(super) fn describe_refusal(refusal: &Refusal) -> String {
     let Refusal { name, growth, depth, draft_width, missing } = refusal;

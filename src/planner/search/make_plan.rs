@@ -166,6 +166,7 @@ impl Search<'_> {
             RecordedAs::Trees => self.tree_drafter(origin, &mut found)?,
             RecordedAs::LiveSteps => self.live_drafter(origin, &mut found)?,
             RecordedAs::Requests => self.free_drafter(origin, free_drafter, &mut found)?,
+            RecordedAs::Merged => self.merged_drafter(origin, free_drafter, &mut found)?,
         }
         Ok(found)
     }
@@ -228,7 +229,9 @@ impl Search<'_> {
                 chosen_index = by_drafter.len() as u32;
             }
             let mut sub_plan = point.sub_plan.clone();
-            sub_plan.guard = guard_limits(self.table, self.context, &sub_plan, &point.by_prompt);
+            let model = sub_plan.drafter.mixed_model().and_then(|model| self.name_of(&model.kind()));
+            let model = model.unwrap_or(&sub_plan.name);
+            sub_plan.guard = guard_limits((self.table, self.context), (&sub_plan, model), &point.by_prompt);
             sub_plan.ranges[0].unseen = unseen;
             sub_plan.ranges.extend(self.longer_contexts((point, &bests), free_drafters, fix)?);
             by_drafter.push(sub_plan);

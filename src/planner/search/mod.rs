@@ -8,6 +8,7 @@ pub(in crate::planner) mod from_profile;
 pub(in crate::planner) mod longer_contexts;
 pub(in crate::planner) mod make_plan;
 pub(in crate::planner) mod memory_search;
+pub(in crate::planner) mod merged_search;
 pub(in crate::planner) mod origin;
 pub(in crate::planner) mod side_by_side;
 pub(in crate::planner) mod tree_search;

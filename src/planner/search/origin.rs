@@ -183,6 +183,11 @@ impl Search<'_> {
         twin.map_or(Vec::new(), |(twin, _)| of(twin))
     }
 
+    /// The name of the drafter of these settings in the profile, if it has one.
+    pub(in crate::planner) fn name_of(&self, kind: &DrafterKind) -> Option<&DrafterName> {
+        described(self.profile).find(|(_, other)| other == kind).map(|(name, _)| name)
+    }
+
     /// Whether the traces of a drafter are what a whole head's say of its trimmed one.
     pub(in crate::planner) fn is_trimmed_from_whole(&self, name: &DrafterName) -> bool {
         let is_it = |trace: &Cow<'_, Trace>| matches!(trace, Cow::Owned(trace) if trace.drafter == *name);

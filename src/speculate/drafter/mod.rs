@@ -20,7 +20,7 @@ mod suffix;
 mod swift;
 
 pub use lookup::Lookup;
-pub use mixed::Mixed;
+pub use mixed::{BesideCopies, Mixed, make_copies};
 pub use model::ModelDrafter;
 pub use ngram::{Ngram, NgramState};
 pub use prior::Prior;

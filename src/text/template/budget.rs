@@ -21,18 +21,23 @@ const ITEM_BYTES: u64 = 32;
 const LOOK_BYTES: u64 = 16;
 const CALL_BYTES: u64 = 64;
 
+/// Bytes that the engine keeps of a macro.
+const MACRO_BYTES: u64 = 16;
+
 /// Bytes that a rendering may still copy, compare or make.
 #[derive(Debug)]
 pub(in crate::text) struct Budget {
     left: AtomicU64,
     limit: u64,
+    /// Macros that were made so far.
+    macros: AtomicU64,
 }
 
 impl Object for Budget {}
 
 impl Budget {
     pub(in crate::text) fn new(limit: u64) -> Self {
-        Self { left: AtomicU64::new(limit), limit }
+        Self { left: AtomicU64::new(limit), limit, macros: AtomicU64::new(0) }
     }
 
     /// The name and the value of the variable that carries it.
@@ -82,6 +87,12 @@ impl Budget {
     /// Charges for calling a function.
     pub(super) fn charge_call(&self) -> Result<(), Error> {
         self.charge(CALL_BYTES)
+    }
+
+    /// Charges for a macro that a template makes: the engine keeps a list of them all, and may copy it for every new one.
+    pub(super) fn charge_macro(&self) -> Result<(), Error> {
+        let before = self.macros.fetch_add(1, Ordering::Relaxed);
+        self.charge(CALL_BYTES + MACRO_BYTES.saturating_mul(before))
     }
 
     /// Charges for looking at a value, but not at what is in it.

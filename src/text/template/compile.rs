@@ -10,7 +10,9 @@ use minijinja::machinery::{
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 
-use super::operators::{ADD, CHANGED, COMPARISONS, CONCAT, EACH, ITEM, KEEP, LIST, MAP, MULTIPLY, SLICE};
+use super::operators::{
+    ADD, CHANGED, COMPARISONS, CONCAT, EACH, ITEM, KEEP, LIST, MACRO, MAP, MULTIPLY, SLICE,
+};
 
 const NAME: &str = "chat_template";
 
@@ -176,6 +178,10 @@ fn replacement<'source>(
         }
         Instruction::PushLoop(_) => {
             vec![Instruction::CallFunction(EACH, Some(1)), instruction.clone()]
+        }
+        // The names of its arguments are on top.
+        Instruction::BuildMacro(..) => {
+            vec![Instruction::CallFunction(MACRO, Some(1)), instruction.clone()]
         }
         Instruction::SetAttr(_) => vec![
             Instruction::Swap,

@@ -54,6 +54,9 @@ fn what_grows_by_itself_is_refused_by_the_limit() {
         sixty_times("'ab\\n'", &set("(ns.x ~ 'a\\n') | indent(ns.x | length)")),
         sixty_times("'ab'", "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}"),
         sixty_times("'ab'", "{% macro f() %}{{ ns.x }}{{ ns.x }}{% endmacro %}{% set ns.x = f() %}"),
+        // The engine copies its list of macros for each that a macro makes.
+        "{% macro f() %}{% macro g() %}{% endmacro %}{% endmacro %}{% for i in range(2000) %}{% macro h() %}{% endmacro \
+         %}{{ f() }}{% endfor %}".to_owned(),
         sixty_times("['ab']", &set("ns.x + ns.x")),
         sixty_times("['ab']", &set("ns.x * 2")),
         sixty_times("['ab']", &set("[ns.x, ns.x]")),
