@@ -48,10 +48,7 @@ impl DraftVocabulary {
             if self.rows == vocabulary {
                 return Ok(());
             }
-            return Err(ModelError::MissingTensor {
-                name: "d2t".to_owned(),
-                shape: vec![self.rows],
-            });
+            return Err(ModelError::MissingTensor { name: "d2t".to_owned(), shape: vec![self.rows] });
         };
         let sized = |name: &str, expected: usize, found: usize| match expected == found {
             true => Ok(()),

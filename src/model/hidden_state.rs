@@ -4,7 +4,8 @@
 use std::{borrow::Cow, path::Path, sync::Arc};
 
 use super::{
-    BlockHead, Eagle3, MarkovTables, Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable,
+    BlockHead, Eagle3, Identity, MarkovTables, ModelConfig, ModelError, ModelFingerprint, TensorInfo,
+    TensorTable,
     family::{Cut, HiddenStateGraph},
     gguf, lend,
     open::place_of,

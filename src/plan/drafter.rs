@@ -9,6 +9,7 @@ use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 use super::PlanError;
 use crate::tree::Source;
 
+mod block;
 mod layer_skip;
 mod lookup;
 mod mixed;
@@ -24,6 +25,7 @@ mod swift;
 #[cfg(test)]
 mod tests;
 
+pub use block::BlockSettings;
 pub use layer_skip::LayerSkipSettings;
 pub use lookup::LookupSettings;
 pub use mixed::Mixture;
@@ -150,6 +152,8 @@ drafters! { $
     Model(ModelSettings),
     /// The verifier with its own matrices in fewer bits.
     Substitute(SubstituteSettings),
+    /// A model over the verifier's hidden rows, one forward of which proposes several tokens.
+    Block(BlockSettings),
 }
 
 impl DrafterId {
@@ -185,6 +189,11 @@ impl DrafterKind {
     /// Whether drafting runs forwards of a model, and so grows Equal-Growth Trees.
     pub fn runs_a_model(&self) -> bool {
         self.facts().recorded_as == RecordedAs::Trees
+    }
+
+    /// Whether one forward gives the candidates of all depths, so that growths cost no further one.
+    pub fn drafts_blocks(&self) -> bool {
+        self.facts().drafts_blocks
     }
 
     /// Whether it learns from its own steps, so that its proposals cannot be replayed from other recordings.

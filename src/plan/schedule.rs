@@ -105,13 +105,14 @@ impl Schedule {
         })
     }
 
-    /// Whether it is possible with a drafter. Heads and growths need a drafter that runs a model; after a walk on the
+    /// Whether it is possible with a drafter. Heads and growths need a drafter that runs a model
+    /// for every growth; after a walk on the
     /// device no verified rows are left for a drafter that learns.
     pub fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
             Schedule::HeadAhead | Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => {
-                drafter.runs_a_model()
+                drafter.runs_a_model() && !drafter.drafts_blocks()
             }
             Schedule::DeviceWalk => !drafter.learns() && *drafter != DrafterKind::None,
         }

@@ -1,5 +1,6 @@
 //! Drafters: whatever proposes tokens, under one trait.
 
+mod block;
 mod caterpillar;
 mod growth;
 mod heads;
@@ -17,7 +18,9 @@ mod state;
 mod substitute;
 mod suffix;
 mod swift;
+mod text_parts;
 
+pub use block::BlockDrafter;
 pub use lookup::Lookup;
 pub use mixed::Mixed;
 pub use model::ModelDrafter;
