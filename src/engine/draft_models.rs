@@ -119,7 +119,7 @@ impl DraftModel {
                             let MarkovTables { rank, previous, next, tokens } = tables;
                             MarkovHead::new(rank, previous, next, tokens)
                         });
-                        set.block_beside(&graph, weights.as_ref(), context, markov)?
+                        set.block_beside(&graph, weights.as_ref(), context)?.with_markov(markov)
                     }
                     None => set.beside(&graph, weights.as_ref(), context)?,
                 };

@@ -98,15 +98,19 @@ impl ExecutableSet {
         graph: &Graph,
         weights: &dyn WeightSource,
         model_context: usize,
-        markov: Option<MarkovHead>,
     ) -> Result<Self, RuntimeError> {
         let size = graph.block_rows().expect("a graph of blocks").size;
         let narrower =
             std::iter::successors(Some(1), |width| Some(2 * width)).take_while(|width| *width < size);
         let widths = narrower.chain([size]).collect();
-        let mut set = self.beside_of_widths(graph, weights, model_context, widths)?;
-        set.markov = markov.map(Arc::new);
-        Ok(set)
+        self.beside_of_widths(graph, weights, model_context, widths)
+    }
+
+    /// The same executables with a Markov head, or without one.
+    #[must_use]
+    pub fn with_markov(mut self, markov: Option<MarkovHead>) -> Self {
+        self.markov = markov.map(Arc::new);
+        self
     }
 
     /// The rows of a block, of executables of a block drafter.

@@ -11,9 +11,9 @@ use yggc::{
     ir::WeightSource,
     model::{
         HiddenStateModel, Model, RopeConfig, RopeScaling,
-        synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
+        synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     },
-    runtime::{ExecutableSet, Session, SetOptions},
+    runtime::{ExecutableSet, MarkovHead, Session, SetOptions},
     sample::Sampling,
     speculate::{
         BandSteps, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape, TraceObserver,
@@ -135,6 +135,59 @@ pub(crate) fn eagle3_pair(
     Arc::new(pair.with_draft(DRAFT, Arc::new(draft.expect("some of its tokens"))))
 }
 
+/// Executables of a tiny model with those of a block drafter added, in a layout whose rows are for the tokens after them
+/// or in one where they are for their own places. A Markov head adds to the logits of the tokens that follow one another
+/// in `known`; without such a text there is none.
+pub(crate) fn block_pair(
+    model: &TinyModel,
+    class: Class,
+    is_dspark: bool,
+    known: &[u32],
+) -> Arc<ExecutableSet> {
+    type Pairs = BTreeMap<(String, String, bool), Arc<ExecutableSet>>;
+    static PAIRS: Mutex<Pairs> = Mutex::new(BTreeMap::new());
+    let key = (model.name.clone(), class.to_string(), is_dspark);
+    let mut pairs = PAIRS.lock().expect("no test panics in here");
+    let pair = pairs.entry(key).or_insert_with(|| {
+        let of_model = Arc::clone(&model.model.weights);
+        let set = model.set(class);
+        let mut spec = BlockSpec::for_verifier(&shape_for(model, MODEL_CONTEXT));
+        spec.shape.layers = 2;
+        spec.markov_rank = is_dspark.then_some(3);
+        if model.format == WeightFormat::F32 {
+            spec.shape.format = WeightFormat::F32;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        spec.write_folder(folder.path()).expect("the drafter is written");
+        let head = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+        let (graph, weights) = head.over(set.graph(), Arc::clone(&of_model)).expect("its verifier");
+        let set = set.with_kept_layers(of_model.as_ref(), graph.layers_read()).expect("it compiles");
+        let draft = set.block_beside(&graph, weights.as_ref(), MODEL_CONTEXT).expect("it compiles");
+        Arc::new(set.with_draft(DRAFT, Arc::new(draft)))
+    });
+    let draft = ExecutableSet::clone(pair.draft(DRAFT).expect("a pair"));
+    let markov = (!known.is_empty()).then(|| following(known, draft.vocabulary()));
+    Arc::new(pair.with_draft(DRAFT, Arc::new(draft.with_markov(markov))))
+}
+
+/// A Markov head that adds much to the logits of the tokens that follow one another in a text: of every token a code of
+/// signs, and of what follows the sum of the codes before.
+fn following(text: &[u32], vocabulary: usize) -> MarkovHead {
+    const RANK: usize = 16;
+    let code = |token: u32| {
+        let mut dice = Dice::new(u64::from(token));
+        std::array::from_fn::<f32, RANK, _>(|_| if dice.chance(50) { 1.0 } else { -1.0 })
+    };
+    let mut next = vec![0.0; vocabulary * RANK];
+    for pair in text.windows(2) {
+        let row = &mut next[pair[1] as usize * RANK..][..RANK];
+        row.iter_mut().zip(code(pair[0])).for_each(|(sum, sign)| *sum += sign);
+    }
+    let bits = |values: &[f32]| values.iter().map(|value| (value.to_bits() >> 16) as u16).collect();
+    let previous: Vec<f32> = (0..).take(vocabulary).flat_map(code).collect();
+    MarkovHead::new(RANK, bits(&previous), bits(&next), None)
+}
+
 /// Executables of a tiny model with those of another model added, whose vocabulary may be of another size.
 pub(crate) fn plain_pair(model: &TinyModel, drafter: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     let draft = Arc::clone(drafter.set(Class::native(class.tier)));
@@ -173,7 +226,7 @@ pub(crate) fn pair_session(
     threads: usize,
 ) -> Session {
     let mut session = session(pair, context, tree_nodes, threads);
-    if pair.draft(DRAFT).expect("a pair").given_columns() > 0 {
+    if pair.draft(DRAFT).expect("a pair").text_columns() > 0 {
         session.keep_hidden().expect("made for that");
     }
     session

@@ -12,7 +12,7 @@ use std::{
 use ygg_profiler::Profile;
 use yggc::{
     measure::{ProfileOptions, profile_file},
-    model::synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
+    model::synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     plan::{self},
     planner::{Fix, plan_from_profile},
     speculate::{Drafter, DrafterState, corpus::Corpus},
@@ -157,6 +157,15 @@ fn seeds_can_be_written_anew() {
     folder_seed("valid_eagle3", &model);
     Eagle3Spec { is_speculators: true, ..reduced }.write_folder(&model).expect("written");
     folder_seed("valid_speculators", &model);
+
+    let block = BlockSpec::for_verifier(&spec);
+    block.write_folder(&model).expect("written");
+    folder_seed("valid_dflash", &model);
+    BlockSpec { markov_rank: Some(1), ..block.clone() }.write_folder(&model).expect("written");
+    folder_seed("valid_dspark", &model);
+    let some = BlockSpec { markov_rank: Some(2), draft_tokens: Some(vec![5, 3]), ..block };
+    some.write_folder(&model).expect("written");
+    folder_seed("valid_dspark_of_some_tokens", &model);
 
     let profile = small_profile();
     deflated("profiles", &profile_file::encode(&profile).expect("valid"));

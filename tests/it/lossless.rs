@@ -11,7 +11,7 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{
-        BandSteps, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter, SpeculateError,
+        BandSteps, BlockDrafter, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter, SpeculateError,
         StepShape, Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
@@ -27,7 +27,7 @@ pub(crate) use self::draws::{
 };
 use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
-    draft_models::{DRAFT, Eagle3Kind, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
+    draft_models::{DRAFT, Eagle3Kind, block_pair, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
     skip_search::{any_skip_costs, any_skip_search},
     streaming,
     tiny_model::{Class, Dice, TinyModel, best_tier, everything, is_cuda, models, part, session},
@@ -47,6 +47,8 @@ enum Kind {
     HiddenState,
     /// An EAGLE-3 head, at times a trimmed one.
     Eagle3,
+    /// A block drafter, as a rule with a Markov head that knows how plain decoding goes on.
+    Block,
     Free(Free),
     Mixed,
     Adversary,
@@ -88,7 +90,7 @@ impl Case {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
-            Kind::Model | Kind::HiddenState | Kind::Eagle3 if dice.chance(25) => {
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 | Kind::Block if dice.chance(25) => {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
@@ -97,6 +99,7 @@ impl Case {
             | Kind::Model
             | Kind::HiddenState
             | Kind::Eagle3
+            | Kind::Block
             | Kind::TrimmedHead
             | Kind::Swift
             | Kind::Free(_)
@@ -161,7 +164,7 @@ impl Case {
         let window = if self.kind == Kind::Swift { dice.within(1, 9) } else { 0 };
         let rows = bank + window;
         let session = match self.kind {
-            Kind::Model | Kind::HiddenState | Kind::Eagle3 => {
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 | Kind::Block => {
                 pair_session(set, self.context, rows, self.threads)
             }
             _ => session(set, self.context, rows, self.threads),
@@ -196,6 +199,14 @@ impl Case {
                     [] => whole,
                     kept => whole.with_head(draft.head(kept).expect("it was made")),
                 })
+            }
+            Kind::Block => {
+                let draft = set.draft(DRAFT).expect("a pair");
+                let mut whole = BlockDrafter::new(&session, draft, &self.shape).expect("a block drafter");
+                if let Some(template) = &self.template {
+                    whole = whole.with_template(template, &self.shape).expect("its own shape");
+                }
+                Box::new(whole)
             }
             Kind::Swift => {
                 let start: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(40)).collect();
@@ -323,6 +334,10 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
         let truth = case.plainly(set, &case.prompt);
         let set = match kind {
             Kind::Model | Kind::HiddenState | Kind::Eagle3 => any_pair(&mut case, model, class, &mut dice),
+            Kind::Block => {
+                let known = if dice.chance(80) { &truth[..] } else { &[] };
+                block_pair(model, class, dice.chance(50), known)
+            }
             _ => case.varied(set, model),
         };
         let mut decoder = case.decoder(&set, &truth, &mut dice);
@@ -422,6 +437,11 @@ fn a_hidden_state_drafter_changes_no_token() {
 #[test]
 fn an_eagle3_head_changes_no_token() {
     shows_something(run(Kind::Eagle3, 160), (2_000, 30));
+}
+
+#[test]
+fn a_block_drafter_changes_no_token() {
+    shows_something(run(Kind::Block, 1200), (4000, 800));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod backends;
 mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
+mod block;
 #[cfg(feature = "cli")]
 mod c_interface;
 #[cfg(all(feature = "cli", unix))]

@@ -35,7 +35,7 @@ pub(crate) fn check_steps(
     sampling: Sampling,
 ) {
     let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
-    if ["hidden_state", "eagle3"].contains(&name) {
+    if ["hidden_state", "eagle3", "block"].contains(&name) {
         session.keep_hidden().expect("it was made for that");
     }
     let drafter = drafter(name, &session);
@@ -233,7 +233,7 @@ pub(crate) fn check_tier_steps(
         }
     }
     let drafting = with_drafts(set, model);
-    for name in ["model", "hidden_state", "eagle3"] {
+    for name in ["model", "hidden_state", "eagle3", "block"] {
         for threads in thread_counts.iter().copied() {
             for sampling in &samplings {
                 check_steps(&drafting, (name, Schedule::Plain), threads, *sampling);

@@ -35,7 +35,12 @@ fn substitute(bits: u32, head_tokens: Option<&[u32]>) -> DrafterKind {
     SubstituteSettings { bits, head_tokens: head_tokens.map(<[u32]>::to_vec) }.into()
 }
 
-fn all() -> [DrafterKind; 16] {
+fn block(path: &str) -> DrafterKind {
+    let model = DrafterFile { path: path.to_owned(), digest: "b1".repeat(32) };
+    BlockSettings { model }.into()
+}
+
+fn all() -> [DrafterKind; 17] {
     let short = lookup(4, 2);
     let (ngram, suffix) =
         (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
@@ -56,6 +61,7 @@ fn all() -> [DrafterKind; 16] {
         model("a", Some(&[0, 7, 8])),
         substitute(4, None),
         substitute(2, Some(&[0, 7, 8])),
+        block("b"),
     ]
 }
 
