@@ -152,7 +152,7 @@ fn next_step(hint: &Hint) -> String {
         Hint::Profile { drafter } => {
             let file = if drafter.starts_with("retrieval") {
                 " --store FILE.store"
-            } else if drafter.starts_with("model") {
+            } else if drafter.starts_with("model") || drafter.starts_with("block") {
                 " --draft-model PATH"
             } else {
                 ""
@@ -187,6 +187,7 @@ mod tests {
             (Hint::RawPrompt, "--raw"),
             (profile("lookup"), "`yggc profile --drafter lookup -o FILE`"),
             (profile("model"), "--drafter model --draft-model PATH -o"),
+            (profile("block"), "--drafter block --draft-model PATH -o"),
             (profile("retrieval"), "--drafter retrieval --store FILE.store -o"),
             (Hint::Recording, "--budget"),
             (Hint::Corpus, "--snippet"),

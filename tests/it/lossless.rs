@@ -11,8 +11,8 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{
-        BandSteps, BlockDrafter, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter, SpeculateError,
-        StepShape, Swift,
+        BandSteps, BlockDrafter, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter,
+        SpeculateError, StepShape, Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
@@ -27,7 +27,9 @@ pub(crate) use self::draws::{
 };
 use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
-    draft_models::{DRAFT, Eagle3Kind, block_pair, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
+    draft_models::{
+        DRAFT, Eagle3Kind, block_pair, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair,
+    },
     skip_search::{any_skip_costs, any_skip_search},
     streaming,
     tiny_model::{Class, Dice, TinyModel, best_tier, everything, is_cuda, models, part, session},
@@ -441,7 +443,7 @@ fn an_eagle3_head_changes_no_token() {
 
 #[test]
 fn a_block_drafter_changes_no_token() {
-    shows_something(run(Kind::Block, 1200), (4000, 800));
+    shows_something(run(Kind::Block, 600), (2000, 400));
 }
 
 #[test]

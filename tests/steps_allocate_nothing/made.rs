@@ -15,10 +15,12 @@ use yggc::{
         Prediction, RowChoice, RowRule, Schedule, SuffixSettings, WidthCost,
     },
     policy::{SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes},
-    runtime::{ExecutableSet, MarkovHead, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
+    runtime::{
+        ExecutableSet, MarkovHead, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet,
+    },
     speculate::{
-        BandSteps, BlockDrafter, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Recycling, Retrieval,
-        SelfDrafter, StepShape, Suffix, Swift,
+        BandSteps, BlockDrafter, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Recycling,
+        Retrieval, SelfDrafter, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore},
     },
     storage::MappedFile,
