@@ -10,6 +10,7 @@ mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
 mod block;
+mod block_plans;
 #[cfg(feature = "cli")]
 mod c_interface;
 #[cfg(all(feature = "cli", unix))]

@@ -126,7 +126,10 @@ impl TreeStep<'_> {
         let mut graph = StageGraph::default();
         // In one launch growths are part of the forwards before them.
         let is_one_launch = self.schedule.drafts_in_one_launch();
-        let heads = if self.schedule.drafts_ahead() || self.tail == Tail::Block {
+        let is_block = self.tail == Tail::Block;
+        let heads = if is_block {
+            Some(graph.add(self.block()?, &[]))
+        } else if self.schedule.drafts_ahead() {
             None
         } else if is_one_launch {
             Some(graph.add(self.run(Stage::FirstGrowth(self.drafter.clone()), draft_width)?, &[]))
@@ -134,8 +137,7 @@ impl TreeStep<'_> {
             Some(graph.add(self.head()?, &[]))
         };
         let first_growth = match heads {
-            Some(head) if is_one_launch => head,
-            None if self.tail == Tail::Block => graph.add(self.block()?, &[]),
+            Some(head) if is_one_launch || is_block => head,
             Some(_) | None => graph.add(self.grow(growths[0])?, heads.as_slice()),
         };
         let mut last = first_growth;
