@@ -176,7 +176,7 @@ pub struct Graph {
     pub(super) weights: Arc<[WeightSpec]>,
     ropes: Vec<RopeSpec>,
     kv: KvSpec,
-    groups: u32,
+    pub(super) groups: u32,
     binding: Option<Binding>,
     shown: Option<ValueId>,
     pub(super) hidden: Option<ValueId>,

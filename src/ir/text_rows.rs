@@ -64,6 +64,8 @@ impl Graph {
                 // Formats of weights may have been changed since.
                 let mut graph = (**graph).clone();
                 graph.weights = Arc::clone(&self.weights);
+                // One skip set is for all programs of a model.
+                graph.groups = self.groups;
                 return Ok(Some(graph));
             }
             Some(TextGraph::Joined(joining)) => joining,
