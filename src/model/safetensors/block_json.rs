@@ -20,8 +20,7 @@ const CLASSES: [&str; 5] =
     ["DFlashDraftModel", "DFlashSpeculator", "DSparkDraftModel", "DSparkSpeculator", "Qwen3DSparkModel"];
 /// Kinds of drafters of speculators.
 const SPECULATORS: [&str; 2] = ["dflash", "dspark"];
-/// Most rows of a block: as many as one partition of tokens that a drafter proposes ever had, twice over. Published
-/// ones have 5 to 16.
+/// Most rows of a block: as many as any step verifies. Published drafters have 4 to 16.
 const MOST_ROWS: usize = 64;
 /// Most layers of a verifier that are read.
 const MOST_LAYERS: usize = 16;
