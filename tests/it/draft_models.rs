@@ -16,7 +16,8 @@ use yggc::{
     runtime::{ExecutableSet, MarkovHead, Session, SetOptions},
     sample::Sampling,
     speculate::{
-        BandSteps, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape, TraceObserver,
+        BandSteps, BlockDrafter, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape,
+        TraceObserver,
     },
     tree::{NodeId, TokenTree},
 };
@@ -279,7 +280,7 @@ impl TraceObserver for Seen {
 /// A drafter, its verifier, and the text they are at.
 struct Subject {
     session: Session,
-    drafter: ModelDrafter,
+    drafter: Box<dyn Drafter>,
     tree: TokenTree,
     history: Vec<u32>,
     depth: usize,
@@ -288,7 +289,11 @@ struct Subject {
 impl Subject {
     fn new(pair: &Arc<ExecutableSet>, context: usize, shape: &StepShape, threads: usize) -> Self {
         let session = pair_session(pair, context, shape.tree_nodes(), threads);
-        let drafter = pair_drafter(&session, shape);
+        let draft = pair.draft(DRAFT).expect("a pair");
+        let drafter: Box<dyn Drafter> = match draft.block_rows() {
+            Some(_) => Box::new(BlockDrafter::new(&session, draft, shape).expect("a block drafter")),
+            None => Box::new(pair_drafter(&session, shape)),
+        };
         let tree = TokenTree::with_capacity(shape.tree_nodes());
         Self { session, drafter, tree, history: Vec::new(), depth: shape.depth }
     }
@@ -343,11 +348,10 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
         let mut dice = Dice::new(7_000 + case);
         let model = dice.pick(models());
         let class = model.any_class(&mut dice);
-        let is_hidden = case % 2 == 0;
-        let pair = if is_hidden {
-            hidden_pair(model, class, *dice.pick(&[256, 40]))
-        } else {
-            plain_pair(model, dice.pick(models()), class)
+        let pair = match case % 3 {
+            0 => hidden_pair(model, class, *dice.pick(&[256, 40])),
+            1 => block_pair(model, class, dice.chance(50), &[5, 9, 7, 5, 8]),
+            _ => plain_pair(model, dice.pick(models()), class),
         };
         let shape = any_shape(&mut dice);
         let context = 90;
@@ -377,7 +381,7 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
         fresh.begin(subject.history.clone(), dice.chance(50));
         subject.session.poison_scratch(dice.bits());
         let (found, expected) = (subject.propose(), fresh.propose());
-        let what = format!("case {case}, {} on {class}, hidden {is_hidden}, {shape:?}", model.name);
+        let what = format!("case {case}, {} on {class}, {shape:?}", model.name);
         assert_eq!(found, expected, "{what}");
         let described = |tree: &TokenTree| -> Vec<(u32, u32)> {
             tree.nodes().map(|n| (tree.token(n), tree.value(n).to_bits())).collect()

@@ -35,7 +35,7 @@ HEADS = {
     "dflash-gemma3": dict(
         verifier="gemma3", layers=[1, 2, 3], size=4, depth=1, dtype=torch.float16,
         own=["mask_token_id", "target_layer_ids", "block_size"],
-        more=dict(final_logit_softcapping=15.0, output_multiplier=1.75, input_embedding_scale=1.5)),
+        more=dict(final_logit_softcapping=30.0, output_multiplier=6.0, input_embedding_scale=1.5)),
     # DeepSpec: all at the top, an embedding and a head of its own, a Markov head, the embedding among the layers read.
     "dspark-llama": dict(
         verifier="llama", layers=[0, 2], size=5, depth=2, rank=8, confidence=True, own_embedding=True, own_head=True),
