@@ -169,14 +169,17 @@ fn same_order(found: &[u32], best: &Best, what: &str) -> usize {
     clear.len()
 }
 
+/// A row of a block: its hidden row, and its candidates with what they are worth.
+type BlockRow = (Vec<f32>, Vec<(u32, f32)>);
+
 /// Reads the text before the last token in parts of at most `part` tokens, and gives the rows and candidates of the
-/// block behind it: of every row the hidden row's bits and the candidates.
+/// block behind it.
 fn drafted(
     name: &str,
     (set, draft): &(Arc<ExecutableSet>, Arc<ExecutableSet>),
     part: usize,
     threads: usize,
-) -> Vec<(Vec<f32>, Vec<(u32, f32)>)> {
+) -> Vec<BlockRow> {
     let Expected { layers, token_ids: tokens, .. } = expected(name);
     let verifying = verifying(name, set);
     let block = draft.block_rows().expect("a block drafter");
@@ -382,10 +385,12 @@ fn noise_ranks_the_candidates_of_every_place() {
 fn the_bits_of_a_block_do_not_depend_on_how_the_text_was_read() {
     for name in if is_cuda() { &HEADS[..1] } else { &HEADS[..] } {
         let sets = sets(name);
-        let found = |part, threads| -> Vec<(Vec<u32>, Vec<(u32, u32)>)> {
-            let rows = drafted(name, &sets, part, threads).into_iter();
-            let of = |all: Vec<(u32, f32)>| all.into_iter().map(|(t, x)| (t, x.to_bits())).collect();
-            rows.map(|(hidden, candidates)| (bits(&hidden), of(candidates))).collect()
+        let found = |part, threads| -> Vec<Vec<u32>> {
+            let of = |(hidden, candidates): BlockRow| {
+                let candidates = candidates.into_iter().flat_map(|(token, worth)| [token, worth.to_bits()]);
+                bits(&hidden).into_iter().chain(candidates).collect()
+            };
+            drafted(name, &sets, part, threads).into_iter().map(of).collect()
         };
         let whole = found(CONTEXT, 1);
         for (part, threads) in [(1, 1), (3, 1), (2, 2), (CONTEXT, 2)] {
