@@ -19,7 +19,7 @@ use yggc::{
         BandSteps, BlockDrafter, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape,
         TraceObserver,
     },
-    tree::{NodeId, TokenTree},
+    tree::{NodeId, Template, TokenTree},
 };
 
 use crate::{
@@ -171,6 +171,31 @@ pub(crate) fn block_pair(
     Arc::new(pair.with_draft(DRAFT, Arc::new(draft.with_markov(markov))))
 }
 
+/// Such a pair of any layout, at times without a Markov head.
+pub(crate) fn any_block_pair(
+    model: &TinyModel,
+    class: Class,
+    known: &[u32],
+    dice: &mut Dice,
+) -> Arc<ExecutableSet> {
+    let known = if dice.chance(80) { known } else { &[] };
+    block_pair(model, class, dice.chance(50), known)
+}
+
+/// The drafter of such a pair, which fills a template if there is one.
+pub(crate) fn block_drafter(
+    session: &Session,
+    shape: &StepShape,
+    template: Option<&Template>,
+) -> Box<dyn Drafter> {
+    let draft = session.set().draft(DRAFT).expect("a pair");
+    let whole = BlockDrafter::new(session, draft, shape).expect("a block drafter");
+    match template {
+        Some(template) => Box::new(whole.with_template(template, shape).expect("its own shape")),
+        None => Box::new(whole),
+    }
+}
+
 /// A Markov head that adds much to the logits of the tokens that follow one another in a text: of every token a code of
 /// signs, and of what follows the sum of the codes before.
 fn following(text: &[u32], vocabulary: usize) -> MarkovHead {
@@ -291,7 +316,7 @@ impl Subject {
         let session = pair_session(pair, context, shape.tree_nodes(), threads);
         let draft = pair.draft(DRAFT).expect("a pair");
         let drafter: Box<dyn Drafter> = match draft.block_rows() {
-            Some(_) => Box::new(BlockDrafter::new(&session, draft, shape).expect("a block drafter")),
+            Some(_) => block_drafter(&session, shape, None),
             None => Box::new(pair_drafter(&session, shape)),
         };
         let tree = TokenTree::with_capacity(shape.tree_nodes());

@@ -11,8 +11,8 @@ use yggc::{
     runtime::{ExecutableSet, SkipSet, VariantChange},
     sample::Sampling,
     speculate::{
-        BandSteps, BlockDrafter, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter,
-        SpeculateError, StepShape, Swift,
+        BandSteps, Budget, Decoder, DraftGrowth, Drafter, Limits, Mixed, SelfDrafter, SpeculateError,
+        StepShape, Swift,
     },
     tree::{NodeId, Source, Template, TokenTree},
 };
@@ -27,9 +27,7 @@ pub(crate) use self::draws::{
 };
 use self::{adversary::Adversary, draws::any_depths, free::Free};
 use crate::{
-    draft_models::{
-        DRAFT, Eagle3Kind, block_pair, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair,
-    },
+    draft_models::{DRAFT, Eagle3Kind, eagle3_pair, hidden_pair, pair_drafter, pair_session, plain_pair},
     skip_search::{any_skip_costs, any_skip_search},
     streaming,
     tiny_model::{Class, Dice, TinyModel, best_tier, everything, is_cuda, models, part, session},
@@ -202,14 +200,7 @@ impl Case {
                     kept => whole.with_head(draft.head(kept).expect("it was made")),
                 })
             }
-            Kind::Block => {
-                let draft = set.draft(DRAFT).expect("a pair");
-                let mut whole = BlockDrafter::new(&session, draft, &self.shape).expect("a block drafter");
-                if let Some(template) = &self.template {
-                    whole = whole.with_template(template, &self.shape).expect("its own shape");
-                }
-                Box::new(whole)
-            }
+            Kind::Block => crate::draft_models::block_drafter(&session, &self.shape, self.template.as_ref()),
             Kind::Swift => {
                 let start: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(40)).collect();
                 let start = if start.is_empty() { vec![0] } else { start };
@@ -336,10 +327,7 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
         let truth = case.plainly(set, &case.prompt);
         let set = match kind {
             Kind::Model | Kind::HiddenState | Kind::Eagle3 => any_pair(&mut case, model, class, &mut dice),
-            Kind::Block => {
-                let known = if dice.chance(80) { &truth[..] } else { &[] };
-                block_pair(model, class, dice.chance(50), known)
-            }
+            Kind::Block => crate::draft_models::any_block_pair(model, class, &truth, &mut dice),
             _ => case.varied(set, model),
         };
         let mut decoder = case.decoder(&set, &truth, &mut dice);
@@ -443,7 +431,7 @@ fn an_eagle3_head_changes_no_token() {
 
 #[test]
 fn a_block_drafter_changes_no_token() {
-    shows_something(run(Kind::Block, 600), (2000, 400));
+    shows_something(run(Kind::Block, 200), (800, 150));
 }
 
 #[test]

@@ -46,6 +46,7 @@ mod draft_plans;
 mod eager;
 mod eagle3;
 #[cfg(feature = "cuda")]
+mod emulated_block;
 mod emulated_cuda;
 mod emulated_faults;
 mod emulated_kernels;
