@@ -14,6 +14,7 @@ use crate::planner::{
     price::{
         pricing::{Choosing, TreePrices},
         rates::Rates,
+        stages::Tail,
         tally::Priced,
     },
     replay::{
@@ -70,7 +71,10 @@ impl TreeSpace<'_> {
     }
 
     fn shapes(&self, depth: u32) -> impl Iterator<Item = Shape> {
-        speculative(depth, self.prices.draft_width, &self.verify_widths)
+        // Trees that grow best first by a node at a time begin alike: nodes that are not verified are of no use.
+        let is_whole = self.prices.pricing.tail == Tail::Block;
+        let shapes = speculative(depth, self.prices.draft_width, &self.verify_widths);
+        shapes.filter(move |shape| !is_whole || u64::from(shape.verify_width) == shape.nodes())
     }
 
     fn choice(&self, shape: &Shape, rates: &Rates) -> Result<RowChoice, SearchError> {

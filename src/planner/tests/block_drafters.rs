@@ -60,6 +60,7 @@ fn a_plan_grows_as_many_nodes_as_pay_and_none_needs_another_forward() {
     let shape = sub_plan.shape();
     assert_eq!((shape.draft_width, sub_plan.schedule), (1, Schedule::Plain));
     assert!(matches!(sub_plan.growth, GrowthChoice::Equal));
+    assert_eq!(shape.depth + 1, shape.verify_width, "all nodes are verified");
     assert!(shape.depth > PLACES as u32, "{shape:?}: rows cost little, so that trees are wide");
     // As measured at as many nodes or the next more, and the verification.
     let measured = VERIFY_WIDTHS.into_iter().find(|width| *width >= shape.depth);
