@@ -128,7 +128,8 @@ pub(super) fn drafters_of(
     }
     if block_drafters.is_empty() && is_asked("block") {
         return Err(Error::input(
-            "drafter `block` needs a block drafter: expected one, found none; give the folder of one that was trained for this model",
+            "drafter `block` needs a block drafter: expected one, found none; give the folder of one that was trained \
+             for this model",
         )
         .with_hint(Hint::DraftModel));
     }

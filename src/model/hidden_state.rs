@@ -98,8 +98,9 @@ impl HiddenStateModel {
         &self.parts.verifier
     }
 
-    /// The longest text that it drafts after, with a verifier that was made for `context` tokens. The files of
-    /// EAGLE-3 heads and block drafters say how long its training texts were; other programs let it draft as far as the verifier goes.
+    /// The longest text that it drafts after, with a verifier that was made for `context` tokens. The files of EAGLE-3
+    /// heads and block drafters say how long its training texts were; other programs let it draft as far as the
+    /// verifier goes.
     pub fn context(&self, context: usize) -> usize {
         let own = self.parts.config.context;
         match self.parts.layout {

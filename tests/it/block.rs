@@ -1,5 +1,5 @@
-//! Block drafters in every layout that is published, for verifiers of several families, against what PyTorch computes in
-//! float32 from the definitions of the papers.
+//! Block drafters in every layout that is published, for verifiers of several families, against what PyTorch computes
+//! in float32 from the definitions of the papers.
 //!
 //! `tests/data/block` holds the drafters and the reference outputs; its README says what each has.
 

@@ -17,7 +17,7 @@ use yggc::{
 use crate::{
     program::{failure, yggc},
     tiny_commands,
-    tiny_profiles::{self, NOW},
+    tiny_profiles::{self, NOW, Recorder},
 };
 
 const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
@@ -98,6 +98,29 @@ fn a_profile_measures_whole_proposals_and_records_trees_that_grow_by_a_node() {
                 assert!((0..step.parents.len()).all(|node| depth(node) <= places), "{name}");
             }
         }
+    }
+}
+
+#[test]
+fn every_recorded_step_is_what_a_verifying_decoder_does() {
+    let (loaded, profile) = profiled();
+    let kind = |described| DrafterKind::from_description(described).expect("a drafter of this build");
+    let kinds: Vec<DrafterKind> = profile.drafters.iter().map(kind).collect();
+    let loaded = loaded.with_drafters(&kinds).expect("the drafters are there");
+    for trace in profile.traces.iter().filter(|trace| NAMES.contains(&trace.drafter.as_str())) {
+        let mut recorder = Recorder::new(&loaded, profile, trace);
+        let requests = profile.token_traces.iter().filter(|r| r.temperature == trace.temperature);
+        let mut steps = 0;
+        for (prompt, request) in trace.prompts.iter().zip(requests) {
+            let text = [&request.prompt[..], &request.output].concat();
+            let sampling =
+                Sampling { temperature: request.temperature, seed: request.seed, ..Sampling::GREEDY };
+            for recorded in prompt.steps.iter().take(6) {
+                recorder.check(&text[..recorded.context as usize], sampling, recorded);
+                steps += 1;
+            }
+        }
+        assert!(steps > 10, "{steps} steps of {} at {}", trace.drafter, trace.temperature);
     }
 }
 

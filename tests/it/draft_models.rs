@@ -136,9 +136,9 @@ pub(crate) fn eagle3_pair(
     Arc::new(pair.with_draft(DRAFT, Arc::new(draft.expect("some of its tokens"))))
 }
 
-/// Executables of a tiny model with those of a block drafter added, in a layout whose rows are for the tokens after them
-/// or in one where they are for their own places. A Markov head adds to the logits of the tokens that follow one another
-/// in `known`; without such a text there is none.
+/// Executables of a tiny model with those of a block drafter added, in a layout whose rows are for the tokens after
+/// them or in one where they are for their own places. A Markov head adds to the logits of the tokens that follow one
+/// another in `known`; without such a text there is none.
 pub(crate) fn block_pair(
     model: &TinyModel,
     class: Class,

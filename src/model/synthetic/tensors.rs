@@ -222,8 +222,8 @@ pub(super) fn eagle3_tensors(
     list.tensors
 }
 
-/// All tensors of a block drafter of this shape over so many rows, with a Markov head of this rank, and a head of its own
-/// of so many tokens, if it has them.
+/// All tensors of a block drafter of this shape over so many rows, with a Markov head of this rank, and a head of its
+/// own of so many tokens, if it has them.
 pub(super) fn block_tensors(
     spec: &SyntheticSpec,
     rows: usize,

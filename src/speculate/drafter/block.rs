@@ -1,12 +1,12 @@
 //! A block drafter: one forward of mask tokens after the root proposes tokens for all places of a block.
 //!
-//! DFlash (<https://arxiv.org/abs/2602.06036>) drafts the best token of every place. Here its candidates grow a tree, best first: of
-//! marginals, the best candidates are the same below every node of a depth; with the Markov head of DSpark
-//! (<https://arxiv.org/abs/2607.05147>) those of a node are conditional on its token. Nodes cost no further forward, so a tree may grow
-//! one node at a time, and its depth follows from what its nodes are worth.
+//! DFlash (<https://arxiv.org/abs/2602.06036>) drafts the best token of every place. Here its candidates grow a tree,
+//! best first: of marginals, the best candidates are the same below every node of a depth; with the Markov head of
+//! DSpark (<https://arxiv.org/abs/2607.05147>) those of a node are conditional on its token. Nodes cost no further
+//! forward, so a tree may grow one node at a time, and its depth follows from what its nodes are worth.
 //!
-//! The drafter's cache holds keys and values of the text, made of the verifier's hidden rows. What a step adds to the text is
-//! computed with the next proposal; the rows of a block are scratch.
+//! The drafter's cache holds keys and values of the text, made of the verifier's hidden rows. What a step adds to the
+//! text is computed with the next proposal; the rows of a block are scratch.
 
 use std::sync::Arc;
 
@@ -57,12 +57,13 @@ struct Markov {
 }
 
 impl BlockDrafter {
-    /// A drafter that runs the executables of `set` on the threads of `session`, the verifier's, and grows trees of the given shape:
-    /// `depth` growths of `draft_width` nodes each.
+    /// A drafter that runs the executables of `set` on the threads of `session`, the verifier's, and grows trees of the
+    /// given shape: `depth` growths of `draft_width` nodes each.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the executables are of no blocks, give fewer candidates, or read rows of another width;
-    /// [`SpeculateError::Runtime`] if the verifier's session does not keep the hidden rows that they read, or memory is refused.
+    /// [`SpeculateError::Shape`] if the executables are of no blocks, give fewer candidates, or read rows of another
+    /// width; [`SpeculateError::Runtime`] if the verifier's session does not keep the hidden rows that they read, or
+    /// memory is refused.
     pub fn new(
         session: &Session,
         set: &Arc<ExecutableSet>,
@@ -99,8 +100,8 @@ impl BlockDrafter {
         SessionOptions { context, tree_nodes: set.block_rows().map_or(1, |block| block.size), ..*options }
     }
 
-    /// The same, but filling a template by the ranks of candidates instead of growing best first. It must fit the shape that the
-    /// drafter was made for.
+    /// The same, but filling a template by the ranks of candidates instead of growing best first. It must fit the shape
+    /// that the drafter was made for.
     ///
     /// # Errors
     /// As [`ModelDrafter::with_template`](super::ModelDrafter::with_template).
@@ -111,7 +112,7 @@ impl BlockDrafter {
 
     /// Brings the cache to the root of `history`, whose last token that is; whether a block fits behind it.
     fn come_to_root(&mut self, history: &[u32], session: &Session) -> Result<bool, SpeculateError> {
-        let (root, before) = history.split_last().expect("a sequence has a root");
+        let before = &history[..history.len() - 1];
         let same = self.text.iter().zip(before).take_while(|(own, said)| own == said).count();
         if same < self.text.len() {
             self.text.truncate(same);
@@ -120,10 +121,9 @@ impl BlockDrafter {
         let known = self.own.set().vocabulary();
         // All rows of a block see one another, so that a part of one would be another.
         let fits = before.len() + self.block.size <= self.own.context();
-        let is_kept = |place: usize| session.committed_hidden(place).is_some();
-        let can_read =
-            history.iter().all(|token| (*token as usize) < known) && (same..before.len()).all(is_kept);
-        if !fits || !can_read || (*root as usize) >= known {
+        let can_read = history[same..].iter().all(|token| (*token as usize) < known)
+            && (same..before.len()).all(|place| session.committed_hidden(place).is_some());
+        if !fits || !can_read {
             return Ok(false);
         }
         self.read(&before[same..], session)?;
@@ -204,8 +204,9 @@ impl MakeDrafter for BlockSettings {
 }
 
 impl Drafter for BlockDrafter {
-    /// One forward of what the text lacks, one of the block, and as many growths as the budget is deep. Nothing where a block does not
-    /// fit into its context, after a token that it has not, or after tokens whose hidden rows the verifier's session did not keep.
+    /// One forward of what the text lacks, one of the block, and as many growths as the budget is deep. Nothing where a
+    /// block does not fit into its context, after a token that it has not, or after tokens whose hidden rows the
+    /// verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
         let ranking = Ranking::new(self.choice, budget.coupling, &self.own);

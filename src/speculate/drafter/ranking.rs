@@ -80,8 +80,8 @@ impl Ranking {
         (forward, Choice { temperature: self.grown.temperature, ..choice })
     }
 
-    /// Adds to what the candidates of a row are worth what `added` gives for the logit of each, and brings them into their new
-    /// order. What is not among them keeps its probability.
+    /// Adds to what the candidates of a row are worth what `added` gives for the logit of each, and brings them into
+    /// their new order. What is not among them keeps its probability.
     pub(super) fn correct(&self, candidates: &mut [Candidate], added: impl Fn(u32) -> f32) {
         let (temperature, are_probabilities) = match &self.order {
             Order::Probable => (self.grown.temperature.unwrap_or(1.0), true),
