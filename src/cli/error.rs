@@ -154,7 +154,9 @@ fn next_step(hint: &Hint) -> String {
             let drafter = model.map_or(drafter.clone(), |kind| format!("mixed --drafter {}", kind.name()));
             let file = if ["retrieval", "prior"].iter().any(|kind| drafter.starts_with(kind)) {
                 " --store FILE.store"
-            } else if drafter.starts_with("model") || model == Some(DrafterId::Model) {
+            } else if ["model", "block"].iter().any(|kind| drafter.starts_with(kind))
+                || model == Some(DrafterId::Model)
+            {
                 " --draft-model PATH"
             } else {
                 ""
@@ -191,6 +193,7 @@ mod tests {
             (profile("model"), "--drafter model --draft-model PATH -o"),
             (profile("mixed_substitute4"), "--drafter mixed --drafter substitute -o"),
             (profile("mixed_model_hidden"), "--drafter mixed --drafter model --draft-model PATH -o"),
+            (profile("block"), "--drafter block --draft-model PATH -o"),
             (profile("retrieval"), "--drafter retrieval --store FILE.store -o"),
             (profile("prior"), "--drafter prior --store FILE.store -o"),
             (Hint::Recording, "--budget"),

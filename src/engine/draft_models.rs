@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    model::{HiddenStateModel, Model, ModelFingerprint, in_eight_bits},
-    plan::{DrafterFacts, DrafterFile, DrafterKind, ModelSettings},
-    runtime::{ExecutableSet, Session, SessionOptions, VariantChange},
+    model::{HiddenStateModel, MarkovTables, Model, ModelFingerprint, in_eight_bits},
+    plan::{BlockSettings, DrafterFacts, DrafterFile, DrafterKind, ModelSettings},
+    runtime::{ExecutableSet, MarkovHead, Session, SessionOptions, VariantChange},
     text::TokenDifference,
 };
 
@@ -25,12 +25,12 @@ pub struct DraftModel {
 enum Files {
     /// A model by itself.
     Plain(Box<Model>),
-    /// One layer over a verifier's hidden rows: a hidden-state drafter or an EAGLE-3 head.
+    /// Layers over a verifier's hidden rows: a hidden-state drafter, an EAGLE-3 head or a block drafter.
     HiddenState(Box<HiddenStateModel>),
 }
 
 impl DraftModel {
-    /// Opens a model file or folder, or the folder of a hidden-state drafter or an EAGLE-3 head.
+    /// Opens a model file or folder, or the folder of a drafter over hidden rows.
     ///
     /// # Errors
     /// [`Error`] of kind `Input`, which names the file and what is wrong in it.
@@ -55,12 +55,24 @@ impl DraftModel {
         matches!(self.files, Files::HiddenState(_))
     }
 
+    /// Whether it is a block drafter, which is a kind of its own.
+    pub fn is_block(&self) -> bool {
+        match &self.files {
+            Files::Plain(_) => false,
+            Files::HiddenState(model) => model.is_block(),
+        }
+    }
+
     /// The drafter that runs it.
     ///
     /// # Errors
     /// As [`file`](Self::file).
     pub fn drafter(&self) -> Result<DrafterKind, Error> {
-        Ok(ModelSettings { model: self.file()?, head_tokens: None }.into())
+        let model = self.file()?;
+        Ok(match self.is_block() {
+            true => BlockSettings { model }.into(),
+            false => ModelSettings { model, head_tokens: None }.into(),
+        })
     }
 
     /// Its file as profiles and plans name it.
@@ -99,9 +111,17 @@ impl DraftModel {
                 let (graph, weights) = model.over(set.graph(), of_verifier)?;
                 let lent = set.graph().weights().len();
                 let (graph, weights) = in_eight_bits(&graph, weights, lent, verifier.threads());
+                let context = model.context(set.model_context());
                 let draft = match made {
                     Some(made) => made.clone(),
-                    None => set.beside(&graph, weights.as_ref(), model.context(set.model_context()))?,
+                    None if model.is_block() => {
+                        let markov = model.markov_tables()?.map(|tables| {
+                            let MarkovTables { rank, previous, next, tokens } = tables;
+                            MarkovHead::new(rank, previous, next, tokens)
+                        });
+                        set.block_beside(&graph, weights.as_ref(), context)?.with_markov(markov)
+                    }
+                    None => set.beside(&graph, weights.as_ref(), context)?,
                 };
                 Ok(draft.with_heads(weights.as_ref(), heads)?)
             }
@@ -218,7 +238,7 @@ impl Loaded {
     /// Whether a drafter of this kind reads the model's hidden rows.
     pub(crate) fn reads_hidden_rows(&self, kind: &DrafterKind) -> Result<bool, Error> {
         match kind.draft_model() {
-            Some(file) => Ok(self.set().draft(&file.digest)?.given_columns() > 0),
+            Some(file) => Ok(self.set().draft(&file.digest)?.text_columns() > 0),
             None => Ok(false),
         }
     }

@@ -6,7 +6,9 @@ use crate::{
     plan::{Band, ChosenTuning, DrafterFile, Fingerprints, FittedPlan, Plan, Schedule, SubPlan},
     policy::SkipTimes,
     runtime::{Session, SessionOptions},
-    speculate::{BandSteps, DraftGrowth, Drafter, ModelDrafter, StepShape, make_growing_drafter},
+    speculate::{
+        BandSteps, BlockDrafter, DraftGrowth, Drafter, ModelDrafter, StepShape, make_growing_drafter,
+    },
 };
 
 use super::{
@@ -200,7 +202,11 @@ pub(super) fn bytes_beside(
         let shape = &StepShape::of(sub_plan).of_model(kind);
         let Some(file) = kind.draft_model() else { continue };
         let draft = loaded.set().draft(&file.digest)?;
-        bytes += draft.memory(&ModelDrafter::session_options(options, draft, shape)).session_bytes;
+        let own = match kind.drafts_blocks() {
+            true => BlockDrafter::session_options(options, draft),
+            false => ModelDrafter::session_options(options, draft, shape),
+        };
+        bytes += draft.memory(&own).session_bytes;
         if loaded.reads_hidden_rows(kind)? {
             let (layers, width) = (loaded.set().kept_layers().len(), loaded.set().model_width());
             of_hidden = options.context * layers * width * size_of::<f32>();

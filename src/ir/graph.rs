@@ -9,7 +9,7 @@ use petgraph::{
 };
 use ygg_kernels::{RopePairing, WeightFormat};
 
-use super::{GraphError, Op, ReducedHead, Residence, Rows, TextRows, ValueType};
+use super::{BlockRows, GraphError, Op, ReducedHead, Residence, Rows, TextRows, ValueType};
 
 /// A value, which is the result of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -173,16 +173,17 @@ pub struct Node {
 pub struct Graph {
     name: String,
     dag: StableDiGraph<Node, usize>,
-    weights: Arc<[WeightSpec]>,
+    pub(super) weights: Arc<[WeightSpec]>,
     ropes: Vec<RopeSpec>,
     kv: KvSpec,
-    groups: u32,
+    pub(super) groups: u32,
     binding: Option<Binding>,
     shown: Option<ValueId>,
     pub(super) hidden: Option<ValueId>,
     /// Rows of the residual stream between layers that stay readable, in order of their layers.
     pub(super) inner: Vec<ValueId>,
     pub(super) text_rows: Option<TextRows>,
+    pub(super) block_rows: Option<BlockRows>,
     pub(super) reduced: Option<ReducedHead>,
 }
 
@@ -201,6 +202,7 @@ impl Graph {
             hidden: None,
             inner: Vec::new(),
             text_rows: None,
+            block_rows: None,
             reduced: None,
         }
     }

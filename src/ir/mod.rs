@@ -8,6 +8,7 @@
 //! Letters in shapes are those of the [crate](crate#letters).
 #![forbid(unsafe_code)]
 
+mod block_rows;
 mod device_spec;
 mod dump;
 mod graph;
@@ -25,6 +26,7 @@ mod value_type;
 pub mod verify;
 mod work;
 
+pub use block_rows::BlockRows;
 pub use device_spec::{DeviceSpec, KernelChoice};
 pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
@@ -41,7 +43,7 @@ pub use placement::{
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::{Noise, RowInputs};
 pub use substitute::{Substituted, substitute_format};
-pub use text_rows::{Joining, TextRows};
+pub use text_rows::{Joining, TextGraph, TextRows};
 pub use trimmed_head::{HeadTokens, HeadTokensError, ReducedHead};
 pub use value_type::{Dtype, Rows, ValueType};
 pub use work::Work;

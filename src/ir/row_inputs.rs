@@ -89,7 +89,9 @@ impl RowInputs {
     }
 
     /// Appends a row: `token` at `position` written to `slot`, attending to committed positions `0..prefix` and then to
-    /// the slots that `tail` writes (root .. self, self last) and counts.
+    /// the slots that `tail` writes (root .. self, self last) and counts. Rows of a block see one another, so that all
+    /// of them have all of their slots: what convolutions and walks read of a tail's order is then not there to be
+    /// read.
     ///
     /// # Panics
     /// If all rows are used or the tail is empty or too long: the caller plans widths and depths.

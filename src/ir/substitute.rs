@@ -2,7 +2,9 @@
 
 use ygg_kernels::Matrix;
 
-use super::{Graph, GraphError, Op, OpWeights, Residence, ValueId, WeightFormat, WeightId, WeightSpec};
+use super::{
+    Graph, GraphError, Op, OpWeights, Residence, TextGraph, ValueId, WeightFormat, WeightId, WeightSpec,
+};
 
 /// The format of matrices of a substitute of so many bits an element; `None` if there is none.
 pub const fn substitute_format(bits: u32) -> Option<WeightFormat> {
@@ -43,9 +45,12 @@ impl Graph {
             OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
             OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
         };
-        let joining = self.text_rows.as_ref().and_then(|rows| rows.joining.as_ref());
-        let joining = joining.into_iter().flat_map(|joining| joining.weights.iter().copied());
-        let mut all: Vec<WeightId> = self.topological().into_iter().flat_map(of_op).chain(joining).collect();
+        let of_text = match self.text_rows.as_ref().map(|rows| &rows.graph) {
+            None | Some(TextGraph::Same) => Vec::new(),
+            Some(TextGraph::Joined(joining)) => joining.weights.clone(),
+            Some(TextGraph::Own(graph)) => graph.multiplied(),
+        };
+        let mut all: Vec<WeightId> = self.topological().into_iter().flat_map(of_op).chain(of_text).collect();
         all.sort_unstable();
         all.dedup();
         all

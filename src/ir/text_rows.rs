@@ -2,18 +2,32 @@
 //! of its own width. Nodes that it drafts itself are given its own rows.
 //!
 //! One graph is for nodes; the graph for the text differs in the rows that it is given and in the product that joins
-//! them (the `fc` of EAGLE-3, <https://arxiv.org/abs/2503.01840>).
+//! them (the `fc` of EAGLE-3, <https://arxiv.org/abs/2503.01840>), or is another altogether, which leaves nothing but
+//! keys and values (DFlash, <https://arxiv.org/abs/2602.06036>).
+
+use std::sync::Arc;
 
 use super::{Graph, GraphError, Norm, Op, ValueId, WeightId};
 
 /// Which rows a drafter is given with the tokens of a text.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TextRows {
     /// The verifier's layers: for each number, the residual stream after so many. Their rows follow one another in what
     /// is given.
     pub layers: Vec<usize>,
-    /// How they become one row as wide as the drafter's own; `None` where they are.
-    pub joining: Option<Joining>,
+    /// What forwards of the text compute.
+    pub graph: TextGraph,
+}
+
+/// How the graph for tokens of a text is made of that for nodes.
+#[derive(Clone, Debug)]
+pub enum TextGraph {
+    /// It is the same: the given rows are as wide as the drafter's own.
+    Same,
+    /// The same over rows that are joined to one as wide as the drafter's own.
+    Joined(Joining),
+    /// Another, over the same weights and the same cache.
+    Own(Box<Graph>),
 }
 
 /// A product that joins given rows.
@@ -44,9 +58,17 @@ impl Graph {
     /// # Errors
     /// [`GraphError`] if no rows are given, or those of the text cannot be joined to such.
     pub fn of_text(&self) -> Result<Option<Self>, GraphError> {
-        let Some(Joining { weights, bias, norms }) = self.text_rows.as_ref().and_then(|r| r.joining.as_ref())
-        else {
-            return Ok(None);
+        let Joining { weights, bias, norms } = match self.text_rows.as_ref().map(|rows| &rows.graph) {
+            None | Some(TextGraph::Same) => return Ok(None),
+            Some(TextGraph::Own(graph)) => {
+                // Formats of weights may have been changed since.
+                let mut graph = (**graph).clone();
+                graph.weights = Arc::clone(&self.weights);
+                // One skip set is for all programs of a model.
+                graph.groups = self.groups;
+                return Ok(Some(graph));
+            }
+            Some(TextGraph::Joined(joining)) => joining,
         };
         let mut graph = self.clone();
         let is_given = |value: &ValueId| matches!(graph.node(*value).op, Op::GivenRows { .. });

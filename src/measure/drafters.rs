@@ -24,20 +24,27 @@ fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
 
 /// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
 /// `_2`, `_3` and so on.
-fn draft_models(paths: &[PathBuf]) -> Result<Vec<(String, DrafterFile)>, Error> {
-    let mut all: Vec<(String, DrafterFile)> = Vec::new();
+/// With them the block drafters, which are named `block`.
+fn draft_models(paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Error> {
+    let mut both = [Vec::new(), Vec::new()];
     for path in paths {
         let model = DraftModel::open(path)?;
         let file = model.file()?;
+        let is_block = model.is_block();
+        let all: &mut Vec<(String, DrafterFile)> = &mut both[usize::from(is_block)];
         if all.iter().any(|(_, other)| other.digest == file.digest) {
             continue;
         }
-        let base = if model.reads_hidden_rows() { "model_hidden" } else { "model" };
+        let base = match model.reads_hidden_rows() {
+            _ if is_block => "block",
+            true => "model_hidden",
+            false => "model",
+        };
         let names = std::iter::once(base.to_owned()).chain((2..).map(|n| format!("{base}_{n}")));
         let name = names.into_iter().find(|name| all.iter().all(|(other, _)| other != name));
         all.push((name.expect("endless names"), file));
     }
-    Ok(all)
+    Ok(both)
 }
 
 /// Bits and shares of the substitutes that fit in memory.
@@ -104,7 +111,7 @@ pub(super) fn drafters_of(
 ) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
     let asked = &options.drafters;
     let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
-    let draft_models = draft_models(&options.draft_models)?;
+    let [draft_models, block_drafters] = draft_models(&options.draft_models)?;
     let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
     let of_store = ["retrieval", "prior"].into_iter().find(|name| is_asked(name));
     if let (None, Some(name)) = (&store, of_store) {
@@ -120,6 +127,13 @@ pub(super) fn drafters_of(
         )
         .with_hint(Hint::DraftModel));
     }
+    if block_drafters.is_empty() && is_asked("block") {
+        return Err(Error::input(
+            "drafter `block` needs a block drafter: expected one, found none; give the folder of one that was trained \
+             for this model",
+        )
+        .with_hint(Hint::DraftModel));
+    }
     let streams = loaded.set().graph().streams();
     let model = ProfiledModel {
         groups: loaded.set().groups(),
@@ -127,6 +141,7 @@ pub(super) fn drafters_of(
         substitute_shares: &substitutes(loaded, options)?,
         store: store.as_ref(),
         draft_models: &draft_models,
+        block_drafters: &block_drafters,
     };
     let all = DrafterKind::profiled(&model);
     let kinds: BTreeSet<&str> = all.iter().map(|(_, kind)| kind.name()).collect();

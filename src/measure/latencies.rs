@@ -94,7 +94,10 @@ fn cells(
             add(Stage::Read, 1, *context);
         }
         for (name, kind) in drafters.iter().filter(|(_, kind)| twin(kind, drafters).is_none()) {
-            if kind.grows_alone() {
+            if kind.drafts_blocks() {
+                // Whole proposals of as many nodes.
+                widths.iter().for_each(|w| add(Stage::Draft(name.clone()), *w, *context));
+            } else if kind.grows_by_forwards() {
                 let mut stages = vec![Stage::Draft(name.clone())];
                 if kind.keeps_a_cache() {
                     // The width that steps are priced at: the root, and one row that the drafter has not read.
@@ -125,7 +128,7 @@ fn cells(
     for stage in around {
         widths.iter().for_each(|w| add(Stage::Host(*stage), *w, context));
     }
-    if drafters.iter().any(|(_, kind)| kind.grows_alone()) {
+    if drafters.iter().any(|(_, kind)| kind.grows_by_forwards()) {
         widths_to(ProfileOptions::TRACE_WIDTH).for_each(|w| add(Stage::Host(StepStage::Grow), *w, context));
         add(Stage::Host(StepStage::Predict), 1, context);
     }

@@ -327,8 +327,8 @@ fn acceptance(
             None => redraft(loaded, (name, kind), &token_traces, options, &mut advance)?,
         };
         let Redrafted { mut trace, features } = redrafted;
-        // A network is trained for one fixed skip set; a set that changes gets none.
-        if options.keeps_features && kind.starts_as().is_none() {
+        // A network is trained for one fixed skip set; a set that changes gets none. The depth of a block is free.
+        if options.keeps_features && kind.starts_as().is_none() && !kind.drafts_blocks() {
             predictors.extend(train_predictor(&mut trace, features, for_each));
         }
         traces.push(trace);

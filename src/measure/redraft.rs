@@ -140,7 +140,12 @@ pub(super) fn shape_of(kind: &DrafterKind, options: &TraceOptions<'_>) -> StepSh
         Some(_) => SUBSTITUTE_TEMPERATURE,
         None => options.shape.draft_temperature,
     };
-    StepShape { draft_temperature, ..options.shape }
+    let shape = StepShape { draft_temperature, ..options.shape };
+    match kind.drafts_blocks() {
+        // Trees grow by a node at a time: as many nodes as are verified at most.
+        true => StepShape { depth: shape.verify_width.saturating_sub(1).max(1), draft_width: 1, ..shape },
+        false => shape,
+    }
 }
 
 /// The trace of a drafter's trees of one shape.

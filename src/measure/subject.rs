@@ -57,12 +57,13 @@ struct Measured {
 const FREE: StepShape =
     StepShape { depth: 8, draft_width: 2, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
-/// What a drafter without a model proposes, or the copies of a mixture with one, whose forwards are measured as those of its model's drafter.
-fn free_drafter(kind: &DrafterKind, session: &Session) -> Result<Option<Box<dyn Drafter>>, Error> {
-    match kind {
-        DrafterKind::Mixed(mixture) if mixture.model().is_some() => Ok(make_copies(mixture, &FREE, session)?),
-        _ => Ok(make_drafter(kind, &FREE, session)?),
-    }
+/// Tokens that a step adds to the text, for what a block drafter reads of it: about as many as steps of one accept.
+const BLOCK_TEXT: usize = 4;
+
+/// The shape of a block drafter's proposal of so many nodes.
+fn block_shape(nodes: usize, top_k: usize) -> StepShape {
+    let draft_temperature = DRAFT_TEMPERATURE;
+    StepShape { depth: nodes, draft_width: 1, verify_width: nodes + 1, top_k, draft_temperature }
 }
 
 /// What a drafter's forward leaves out of the model's, or which other model it is a forward of.
@@ -144,18 +145,30 @@ impl StepSubject {
         pinning: Pinning,
     ) -> Result<Self, Error> {
         let widest = *loaded.set().widths().last().expect("width 1 is always planned");
-        let context = (longest + widest + 2).min(loaded.set().model_context());
+        let size = |kind: &DrafterKind| {
+            Some(loaded.set().draft(&kind.draft_model()?.digest).ok()?.block_rows()?.size)
+        };
+        let rows = drafters.iter().filter_map(|(_, kind)| size(kind)).fold(widest, usize::max);
+        let context = (longest + rows + 2).min(loaded.set().model_context());
         let options =
             SessionOptions { context, tree_nodes: GROWTHS * widest + 1, threads: loaded.threads(), pinning };
         let session = loaded.session(&options, drafters.iter().map(|(_, kind)| kind))?;
         let drafters = drafters
             .iter()
             .map(|(name, kind)| {
-                let draft = match kind.grows_alone() {
+                let draft = match kind.grows_by_forwards() {
                     true => Some(DraftForward::new(kind, loaded, &session, options)?),
                     false => None,
                 };
-                let free = if draft.is_none() { free_drafter(kind, &session)? } else { None };
+                let free = match kind {
+                    _ if draft.is_some() => None,
+                    // The forwards of its model are measured as those of that drafter alone.
+                    DrafterKind::Mixed(mixture) if mixture.model().is_some() => {
+                        make_copies(mixture, &FREE, &session)?
+                    }
+                    _ if kind.drafts_blocks() => make_drafter(kind, &block_shape(widest, top_k), &session)?,
+                    _ => make_drafter(kind, &FREE, &session)?,
+                };
                 Ok(Measured { name: name.clone(), kind: kind.clone(), draft, free })
             })
             .collect::<Result<_, Error>>()?;
@@ -454,6 +467,18 @@ impl StepSubject {
         Ok(stats.stage_time(stage))
     }
 
+    /// A block drafter's proposal of so many nodes, with what it reads of the text before.
+    fn block(&mut self, drafter: &mut dyn Drafter, nodes: usize, context: usize) -> Result<Duration, Error> {
+        let shape = block_shape(nodes, self.top_k);
+        // It then lacks what a step adds.
+        let before = context.saturating_sub(BLOCK_TEXT);
+        if before > 0 {
+            self.decoder.session_mut().assume_committed(context);
+            drafter.prefill(&self.history[..=before], self.decoder.session())?;
+        }
+        self.proposal(drafter, &shape, context, StepStage::Draft)
+    }
+
     /// Choosing how many rows of a drafted tree of `nodes` nodes to verify, as a step does it.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn decision(&mut self, nodes: usize) -> Duration {
@@ -491,7 +516,7 @@ impl StepSubject {
             Cells::Host(StepStage::Decide) => Ok(self.decision(width)),
             Cells::Host(StepStage::Grow) => {
                 // One with a cache of its own would read the text anew for every measurement.
-                let all = || self.drafters.iter().filter(|d| d.kind.grows_alone());
+                let all = || self.drafters.iter().filter(|d| d.kind.grows_by_forwards());
                 let grown = all().find(|d| !d.kind.keeps_a_cache()).or_else(|| all().next());
                 let kind = grown.expect("growth is measured with a model drafter").kind.clone();
                 let shape = StepShape {
@@ -533,9 +558,16 @@ impl StepSubject {
                     return self
                         .with_draft(name, |subject, draft| subject.draft_forward(draft, width, context));
                 }
-                let free = self.measured(name).free.take();
-                let mut drafter = free.expect("a drafter without a model");
-                let time = self.proposal(&mut *drafter, &FREE, context, StepStage::Draft);
+                if self.measured(name).kind.drafts_blocks() {
+                    self.bring_verifier(name, context)?;
+                }
+                let measured = self.measured(name);
+                let is_block = measured.kind.drafts_blocks();
+                let mut drafter = measured.free.take().expect("a drafter without forwards of its own");
+                let time = match is_block {
+                    true => self.block(&mut *drafter, width, context),
+                    false => self.proposal(&mut *drafter, &FREE, context, StepStage::Draft),
+                };
                 self.measured(name).free = Some(drafter);
                 time
             }

@@ -53,7 +53,7 @@ pub fn check_bytes(bytes: &[u8]) -> Result<ModelConfig, ModelError> {
 fn verifier_for(parts: &HiddenStateParts) -> Result<Graph, ModelError> {
     const LAYERS: u32 = 12;
     let config = &parts.config;
-    let width = parts.eagle3.as_ref().and_then(|head| head.target_width).unwrap_or(config.hidden_size);
+    let width = parts.layout.target_width().unwrap_or(config.hidden_size);
     let kv = KvSpec { layers: 0, kv_heads: 1, head_dim: 2, conv: ConvSpec::default() };
     let table = WeightSpec::new("table", config.vocabulary, width, WeightFormat::F32);
     let mut graph = Graph::new("verifier", vec![table], kv);

@@ -1,6 +1,6 @@
 //! What the files of an EAGLE-3 head say in addition to the sizes of its layer.
 
-use super::{ModelError, family::Naming};
+use super::{ModelError, draft_vocabulary::DraftVocabulary, family::Naming};
 
 /// An EAGLE-3 head, whatever file it came from.
 #[derive(Debug)]
@@ -11,10 +11,8 @@ pub(super) struct Eagle3 {
     pub(super) layers: Option<Vec<usize>>,
     /// Elements of the verifier's rows, if its files say.
     pub(super) target_width: Option<usize>,
-    /// Rows of its head.
-    pub(super) draft_vocabulary: usize,
-    /// The verifier's token of every row of its head, if these are some of its vocabulary.
-    pub(super) tokens: Option<Vec<u32>>,
+    /// What its head is for.
+    pub(super) vocabulary: DraftVocabulary,
     /// Whether the residual stream begins with the normalised row.
     pub(super) norm_before_residual: bool,
     /// Norms in front of the product that joins rows.
@@ -51,60 +49,5 @@ impl Eagle3 {
             return Err(ModelError::invalid("the verifier", format!("at least {least} layers"), found));
         }
         Ok(layers)
-    }
-
-    /// Notes the verifier's token of every row of the head: `d2t[i]` is what is added to `i`. `t2d` marks these tokens
-    /// among all, and must agree.
-    ///
-    /// # Errors
-    /// [`ModelError`], which names the tensor.
-    pub(super) fn map(
-        &mut self,
-        vocabulary: usize,
-        d2t: Option<Vec<i64>>,
-        t2d: Option<Vec<i64>>,
-    ) -> Result<(), ModelError> {
-        let Some(d2t) = d2t else {
-            if self.draft_vocabulary == vocabulary {
-                return Ok(());
-            }
-            return Err(ModelError::MissingTensor {
-                name: "d2t".to_owned(),
-                shape: vec![self.draft_vocabulary],
-            });
-        };
-        let sized = |name: &str, expected: usize, found: usize| match expected == found {
-            true => Ok(()),
-            false => {
-                let expected = format!("{expected} elements");
-                Err(ModelError::invalid(format_args!("tensor `{name}`"), expected, found))
-            }
-        };
-        sized("d2t", self.draft_vocabulary, d2t.len())?;
-        let token = |(row, offset): (i64, &i64)| {
-            let token = row.checked_add(*offset).and_then(|token| u32::try_from(token).ok());
-            token.filter(|token| (*token as usize) < vocabulary).ok_or_else(|| {
-                let expected = format!("offsets to ids below {vocabulary}");
-                ModelError::invalid("tensor `d2t`", expected, format_args!("{offset} in row {row}"))
-            })
-        };
-        let tokens = (0..).zip(&d2t).map(token).collect::<Result<Vec<u32>, _>>()?;
-        let mut sorted = tokens.clone();
-        sorted.sort_unstable();
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let found = format!("token {} twice", pair[0]);
-            return Err(ModelError::invalid("tensor `d2t`", "other ids for all rows", found));
-        }
-        if let Some(t2d) = t2d {
-            sized("t2d", vocabulary, t2d.len())?;
-            let marked = (0..).zip(&t2d).filter(|(_, mark)| **mark != 0).map(|(token, _)| token);
-            if !marked.eq(sorted) {
-                let found = "others";
-                return Err(ModelError::invalid("tensor `t2d`", "marks of the tokens of `d2t`", found));
-            }
-        }
-        let is_whole = tokens.len() == vocabulary && tokens.is_sorted();
-        self.tokens = (!is_whole).then_some(tokens);
-        Ok(())
     }
 }

@@ -4,7 +4,8 @@
 use std::{borrow::Cow, path::Path, sync::Arc};
 
 use super::{
-    Eagle3, Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable,
+    BlockHead, Eagle3, Identity, MarkovTables, ModelConfig, ModelError, ModelFingerprint, TensorInfo,
+    TensorTable,
     family::{Cut, HiddenStateGraph},
     gguf, lend,
     open::place_of,
@@ -15,13 +16,34 @@ use crate::{
     storage::MappedFile,
 };
 
-/// A hidden-state drafter's description, made from bytes alone.
+/// What a drafter is, and what its files say in addition to sizes.
+#[derive(Debug)]
+pub(super) enum Layout {
+    /// A hidden-state drafter.
+    HiddenState,
+    /// An EAGLE-3 head.
+    Eagle3(Eagle3),
+    /// A block drafter.
+    Block(BlockHead),
+}
+
+impl Layout {
+    /// Elements of the verifier's rows where these may differ from the drafter's own.
+    pub(super) fn target_width(&self) -> Option<usize> {
+        match self {
+            Layout::HiddenState => None,
+            Layout::Eagle3(head) => head.target_width,
+            Layout::Block(head) => head.target_width,
+        }
+    }
+}
+
+/// The description of a drafter over hidden rows, made from bytes alone.
 #[derive(Debug)]
 pub(super) struct HiddenStateParts {
     pub(super) config: ModelConfig,
     pub(super) verifier: String,
-    /// What an EAGLE-3 head's files say; `None` for a hidden-state drafter.
-    pub(super) eagle3: Option<Eagle3>,
+    pub(super) layout: Layout,
     pub(super) identity: Identity,
     pub(super) tensors: TensorTable,
 }
@@ -32,9 +54,10 @@ impl HiddenStateParts {
     /// # Errors
     /// As [`HiddenStateModel::over`].
     pub(super) fn graph(&self, verifier: &Graph) -> Result<HiddenStateGraph, ModelError> {
-        match &self.eagle3 {
-            Some(head) => HiddenStateGraph::eagle3(&self.config, head, &self.tensors, verifier),
-            None => HiddenStateGraph::new(&self.config, &self.tensors, verifier),
+        match &self.layout {
+            Layout::HiddenState => HiddenStateGraph::new(&self.config, &self.tensors, verifier),
+            Layout::Eagle3(head) => HiddenStateGraph::eagle3(&self.config, head, &self.tensors, verifier),
+            Layout::Block(head) => HiddenStateGraph::block(&self.config, head, &self.tensors, verifier),
         }
     }
 }
@@ -75,11 +98,31 @@ impl HiddenStateModel {
         &self.parts.verifier
     }
 
-    /// The longest text that it drafts after, with a verifier that was made for `context` tokens. An EAGLE-3 head's
-    /// files say how long its training texts were; other programs let it draft as far as the verifier goes.
+    /// The longest text that it drafts after, with a verifier that was made for `context` tokens. The files of EAGLE-3
+    /// heads and block drafters say how long its training texts were; other programs let it draft as far as the
+    /// verifier goes.
     pub fn context(&self, context: usize) -> usize {
         let own = self.parts.config.context;
-        if self.parts.eagle3.is_some() { own.max(context) } else { own }
+        match self.parts.layout {
+            Layout::HiddenState => own,
+            Layout::Eagle3(_) | Layout::Block(_) => own.max(context),
+        }
+    }
+
+    /// Whether it is a block drafter: one forward proposes several tokens.
+    pub fn is_block(&self) -> bool {
+        matches!(self.parts.layout, Layout::Block(_))
+    }
+
+    /// The tables of its Markov head, if it is a block drafter that has one and whose [graph](Self::over) was made.
+    ///
+    /// # Errors
+    /// [`ModelError`] for tables that do not fit.
+    pub fn markov_tables(&self) -> Result<Option<MarkovTables>, ModelError> {
+        let HiddenStateParts { config, layout, tensors, .. } = &self.parts;
+        let Layout::Block(head) = layout else { return Ok(None) };
+        head.expect_markov(config.vocabulary, tensors)?;
+        MarkovTables::read(head, config.vocabulary, tensors, |info| lend(&self.files, info))
     }
 
     /// What binds a plan to this drafter.

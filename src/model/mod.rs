@@ -10,9 +10,11 @@
 //! by a count that was not first compared with the bytes there are.
 #![forbid(unsafe_code)]
 
+mod block;
 mod check;
 mod config;
 mod contents;
+mod draft_vocabulary;
 mod eagle3;
 mod error;
 mod family;
@@ -29,6 +31,8 @@ pub mod synthetic;
 mod tensor_table;
 mod vocabulary;
 
+use block::BlockHead;
+pub use block::MarkovTables;
 pub use check::check_bytes;
 use config::ConfigKeys;
 pub use config::ModelConfig;

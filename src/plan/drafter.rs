@@ -9,6 +9,7 @@ use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
 use super::PlanError;
 use crate::tree::Source;
 
+mod block;
 mod layer_skip;
 mod lookup;
 mod mixed;
@@ -25,6 +26,7 @@ mod swift;
 #[cfg(test)]
 mod tests;
 
+pub use block::BlockSettings;
 pub use layer_skip::LayerSkipSettings;
 pub use lookup::LookupSettings;
 pub use mixed::{MixedModel, Mixture};
@@ -152,6 +154,8 @@ drafters! { $
     Model(ModelSettings),
     /// The verifier with its own matrices in fewer bits.
     Substitute(SubstituteSettings),
+    /// A model over the verifier's hidden rows, one forward of which proposes several tokens.
+    Block(BlockSettings),
     /// What the model usually offers after the last one to three tokens, by the tables of a corpus store.
     Prior(PriorSettings),
 }
@@ -202,6 +206,16 @@ impl DrafterKind {
     /// Whether the trees that its model grows are what it proposes: then they are measured and recorded as its own.
     pub fn grows_alone(&self) -> bool {
         self.facts().recorded_as == RecordedAs::Trees
+    }
+
+    /// Whether one forward gives the candidates of all depths, so that growths cost no further one.
+    pub fn drafts_blocks(&self) -> bool {
+        self.facts().drafts_blocks
+    }
+
+    /// Whether it proposes the trees that its model grows, and every growth of them is a forward.
+    pub fn grows_by_forwards(&self) -> bool {
+        self.grows_alone() && !self.drafts_blocks()
     }
 
     /// Whether it learns from its own steps.

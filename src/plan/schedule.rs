@@ -105,13 +105,14 @@ impl Schedule {
         })
     }
 
-    /// Whether it is possible with a drafter. Heads and growths need a drafter all of whose nodes a model grows; after a walk on the
+    /// Whether it is possible with a drafter. Heads and growths need a drafter all of whose nodes a model grows, by a
+    /// forward for every growth; after a walk on the
     /// device no verified rows are left for a drafter that learns.
     pub fn suits(self, drafter: &DrafterKind) -> bool {
         match self {
             Schedule::Plain => true,
             Schedule::HeadAhead | Schedule::OneLaunch | Schedule::TwoLaunches | Schedule::WholeStep => {
-                drafter.grows_alone()
+                drafter.grows_by_forwards()
             }
             Schedule::DeviceWalk => !drafter.learns() && *drafter != DrafterKind::None,
         }

@@ -1,6 +1,7 @@
 //! Tests of the planner against synthetic drafters and plain re-implementations.
 mod artefact;
 mod bands;
+mod block_drafters;
 mod contexts;
 mod depths;
 mod diff;

@@ -16,6 +16,7 @@ use crate::{
 
 use super::{
     RuntimeError, SessionOptions,
+    block::MarkovHead,
     hidden_rows::Keeping,
     role::{DraftVariant, PrefillId, Role, WidthId},
     variants::Changed,
@@ -125,6 +126,8 @@ pub struct ExecutableSet {
     pub(super) drafts: Vec<(String, Arc<ExecutableSet>)>,
     /// Bytes of weights that are another set's.
     pub(super) lent_bytes: usize,
+    /// Of a block drafter, what the token before adds to logits.
+    pub(super) markov: Option<Arc<MarkovHead>>,
     /// Where the weights of the model are.
     placed: Option<Placed>,
     pub(super) device: DeviceSpec,
@@ -190,8 +193,19 @@ impl ExecutableSet {
         weights: &dyn WeightSource,
         model_context: usize,
     ) -> Result<Self, RuntimeError> {
+        self.beside_of_widths(graph, weights, model_context, self.widths().to_vec())
+    }
+
+    /// The same with other widths.
+    pub(super) fn beside_of_widths(
+        &self,
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        model_context: usize,
+        widths: Vec<usize>,
+    ) -> Result<Self, RuntimeError> {
         let DeviceSpec { tier, kv_format, activations, arena_alignment: _ } = self.device;
-        let (widths, threads) = (self.widths().to_vec(), self.threads);
+        let threads = self.threads;
         let resident = None;
         let options = SetOptions { tier, kv_format, activations, widths, model_context, threads, resident };
         let load = |programs, _: &DeviceSpec| self.executables.beside(programs, weights, threads);
@@ -247,6 +261,7 @@ impl ExecutableSet {
             substitutes: BTreeMap::new(),
             drafts: Vec::new(),
             lent_bytes: 0,
+            markov: None,
             device,
             threads: options.threads,
             vocabulary,
@@ -359,7 +374,9 @@ impl ExecutableSet {
         Memory {
             streamed_bytes,
             pinned_bytes: if backend::has_own_memory(self.device.tier) { streamed_bytes } else { 0 },
-            weight_bytes: self.executables.weight_bytes() - self.lent_bytes + of_drafts.sum::<usize>(),
+            weight_bytes: self.executables.weight_bytes() - self.lent_bytes
+                + self.markov.as_ref().map_or(0, |markov| markov.bytes())
+                + of_drafts.sum::<usize>(),
             session_bytes: self.executables.replay_bytes(&self.replay_options(options, None)),
         }
     }

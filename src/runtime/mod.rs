@@ -9,6 +9,7 @@
 //! those of its verifier, and a session of its own on the verifier's threads.
 #![forbid(unsafe_code)]
 
+mod block;
 mod draft_sets;
 #[cfg(feature = "planner")]
 mod eager;
@@ -28,6 +29,7 @@ mod tuning;
 mod variants;
 mod verification;
 
+pub use block::MarkovHead;
 pub use error::RuntimeError;
 pub use executable_set::{ExecutableSet, Memory, SetOptions, SkipSet};
 pub use logits::Logits;
@@ -41,5 +43,8 @@ pub use verification::{GrownVerification, Walked};
 
 pub use crate::{
     backend::{Accepted, Arithmetic, Exercise, GrowingTree, Grown, Moment, Pinning, Tuning},
-    ir::{Candidates, Choice, Id, LinearShape, Noise, Placed, StepId, WeightSplit, WeightSplits, Work},
+    ir::{
+        BlockRows, Candidates, Choice, Id, LinearShape, Noise, Placed, StepId, WeightSplit, WeightSplits,
+        Work,
+    },
 };

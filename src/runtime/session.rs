@@ -168,7 +168,7 @@ impl Session {
     /// # Panics
     /// If `tokens` is empty.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
-        assert_eq!(self.set.given_columns(), 0, "rows are to be given with the tokens");
+        assert_eq!(self.set.text_columns(), 0, "rows are to be given with the tokens");
         self.prefill_with(tokens, |_, _| ())
     }
 

@@ -11,14 +11,15 @@ use yggc::{
     ir::WeightSource,
     model::{
         HiddenStateModel, Model, RopeConfig, RopeScaling,
-        synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
+        synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     },
-    runtime::{ExecutableSet, Session, SetOptions},
+    runtime::{ExecutableSet, MarkovHead, Session, SetOptions},
     sample::Sampling,
     speculate::{
-        BandSteps, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape, TraceObserver,
+        BandSteps, BlockDrafter, Budget, Candidate, Decoder, Drafter, ModelDrafter, Stats, StepShape,
+        TraceObserver,
     },
-    tree::{NodeId, TokenTree},
+    tree::{NodeId, Template, TokenTree},
 };
 
 use crate::{
@@ -135,6 +136,84 @@ pub(crate) fn eagle3_pair(
     Arc::new(pair.with_draft(DRAFT, Arc::new(draft.expect("some of its tokens"))))
 }
 
+/// Executables of a tiny model with those of a block drafter added, in a layout whose rows are for the tokens after
+/// them or in one where they are for their own places. A Markov head adds to the logits of the tokens that follow one
+/// another in `known`; without such a text there is none.
+pub(crate) fn block_pair(
+    model: &TinyModel,
+    class: Class,
+    is_dspark: bool,
+    known: &[u32],
+) -> Arc<ExecutableSet> {
+    type Pairs = BTreeMap<(String, String, bool), Arc<ExecutableSet>>;
+    static PAIRS: Mutex<Pairs> = Mutex::new(BTreeMap::new());
+    let key = (model.name.clone(), class.to_string(), is_dspark);
+    let mut pairs = PAIRS.lock().expect("no test panics in here");
+    let pair = pairs.entry(key).or_insert_with(|| {
+        let of_model = Arc::clone(&model.model.weights);
+        let set = model.set(class);
+        let mut spec = BlockSpec::for_verifier(&shape_for(model, MODEL_CONTEXT));
+        spec.shape.layers = 2;
+        spec.markov_rank = is_dspark.then_some(3);
+        if model.format == WeightFormat::F32 {
+            spec.shape.format = WeightFormat::F32;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        spec.write_folder(folder.path()).expect("the drafter is written");
+        let head = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+        let (graph, weights) = head.over(set.graph(), Arc::clone(&of_model)).expect("its verifier");
+        let set = set.with_kept_layers(of_model.as_ref(), graph.layers_read()).expect("it compiles");
+        let draft = set.block_beside(&graph, weights.as_ref(), MODEL_CONTEXT).expect("it compiles");
+        Arc::new(set.with_draft(DRAFT, Arc::new(draft)))
+    });
+    let draft = ExecutableSet::clone(pair.draft(DRAFT).expect("a pair"));
+    let markov = (!known.is_empty()).then(|| following(known, draft.vocabulary()));
+    Arc::new(pair.with_draft(DRAFT, Arc::new(draft.with_markov(markov))))
+}
+
+/// Such a pair of any layout, at times without a Markov head.
+pub(crate) fn any_block_pair(
+    model: &TinyModel,
+    class: Class,
+    known: &[u32],
+    dice: &mut Dice,
+) -> Arc<ExecutableSet> {
+    let known = if dice.chance(80) { known } else { &[] };
+    block_pair(model, class, dice.chance(50), known)
+}
+
+/// The drafter of such a pair, which fills a template if there is one.
+pub(crate) fn block_drafter(
+    session: &Session,
+    shape: &StepShape,
+    template: Option<&Template>,
+) -> Box<dyn Drafter> {
+    let draft = session.set().draft(DRAFT).expect("a pair");
+    let whole = BlockDrafter::new(session, draft, shape).expect("a block drafter");
+    match template {
+        Some(template) => Box::new(whole.with_template(template, shape).expect("its own shape")),
+        None => Box::new(whole),
+    }
+}
+
+/// A Markov head that adds much to the logits of the tokens that follow one another in a text: of every token a code of
+/// signs, and of what follows the sum of the codes before.
+fn following(text: &[u32], vocabulary: usize) -> MarkovHead {
+    const RANK: usize = 16;
+    let code = |token: u32| {
+        let mut dice = Dice::new(u64::from(token));
+        std::array::from_fn::<f32, RANK, _>(|_| if dice.chance(50) { 1.0 } else { -1.0 })
+    };
+    let mut next = vec![0.0; vocabulary * RANK];
+    for pair in text.windows(2) {
+        let row = &mut next[pair[1] as usize * RANK..][..RANK];
+        row.iter_mut().zip(code(pair[0])).for_each(|(sum, sign)| *sum += sign);
+    }
+    let bits = |values: &[f32]| values.iter().map(|value| (value.to_bits() >> 16) as u16).collect();
+    let previous: Vec<f32> = (0..).take(vocabulary).flat_map(code).collect();
+    MarkovHead::new(RANK, bits(&previous), bits(&next), None)
+}
+
 /// Executables of a tiny model with those of another model added, whose vocabulary may be of another size.
 pub(crate) fn plain_pair(model: &TinyModel, drafter: &TinyModel, class: Class) -> Arc<ExecutableSet> {
     let draft = Arc::clone(drafter.set(Class::native(class.tier)));
@@ -173,7 +252,7 @@ pub(crate) fn pair_session(
     threads: usize,
 ) -> Session {
     let mut session = session(pair, context, tree_nodes, threads);
-    if pair.draft(DRAFT).expect("a pair").given_columns() > 0 {
+    if pair.draft(DRAFT).expect("a pair").text_columns() > 0 {
         session.keep_hidden().expect("made for that");
     }
     session
@@ -226,7 +305,7 @@ impl TraceObserver for Seen {
 /// A drafter, its verifier, and the text they are at.
 struct Subject {
     session: Session,
-    drafter: ModelDrafter,
+    drafter: Box<dyn Drafter>,
     tree: TokenTree,
     history: Vec<u32>,
     depth: usize,
@@ -235,7 +314,11 @@ struct Subject {
 impl Subject {
     fn new(pair: &Arc<ExecutableSet>, context: usize, shape: &StepShape, threads: usize) -> Self {
         let session = pair_session(pair, context, shape.tree_nodes(), threads);
-        let drafter = pair_drafter(&session, shape);
+        let draft = pair.draft(DRAFT).expect("a pair");
+        let drafter: Box<dyn Drafter> = match draft.block_rows() {
+            Some(_) => block_drafter(&session, shape, None),
+            None => Box::new(pair_drafter(&session, shape)),
+        };
         let tree = TokenTree::with_capacity(shape.tree_nodes());
         Self { session, drafter, tree, history: Vec::new(), depth: shape.depth }
     }
@@ -290,11 +373,10 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
         let mut dice = Dice::new(7_000 + case);
         let model = dice.pick(models());
         let class = model.any_class(&mut dice);
-        let is_hidden = case % 2 == 0;
-        let pair = if is_hidden {
-            hidden_pair(model, class, *dice.pick(&[256, 40]))
-        } else {
-            plain_pair(model, dice.pick(models()), class)
+        let pair = match case % 3 {
+            0 => hidden_pair(model, class, *dice.pick(&[256, 40])),
+            1 => block_pair(model, class, dice.chance(50), &[5, 9, 7, 5, 8]),
+            _ => plain_pair(model, dice.pick(models()), class),
         };
         let shape = any_shape(&mut dice);
         let context = 90;
@@ -324,7 +406,7 @@ fn any_history_of_a_drafter_leaves_what_it_drafts_alone() {
         fresh.begin(subject.history.clone(), dice.chance(50));
         subject.session.poison_scratch(dice.bits());
         let (found, expected) = (subject.propose(), fresh.propose());
-        let what = format!("case {case}, {} on {class}, hidden {is_hidden}, {shape:?}", model.name);
+        let what = format!("case {case}, {} on {class}, {shape:?}", model.name);
         assert_eq!(found, expected, "{what}");
         let described = |tree: &TokenTree| -> Vec<(u32, u32)> {
             tree.nodes().map(|n| (tree.token(n), tree.value(n).to_bits())).collect()

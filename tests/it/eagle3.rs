@@ -380,7 +380,7 @@ fn what_is_not_computed_is_refused_by_name() {
             &["at least 8 layers", "2"],
         ),
         ("specforge-mistral", |c| c["fc_norm"] = json!(false), &["fc_norm.0.weight", "not supported"]),
-        ("speculators-qwen3", |c| c["speculators_model_type"] = json!("dflash"), &["dflash", "eagle3"]),
+        ("speculators-qwen3", |c| c["speculators_model_type"] = json!("medusa"), &["medusa", "eagle3"]),
         (
             "speculators-phi3",
             |c| c["eagle_aux_hidden_state_layer_ids"] = json!([0, 1, 2]),

@@ -12,7 +12,7 @@ use std::{
 use ygg_profiler::Profile;
 use yggc::{
     measure::{ProfileOptions, profile_file},
-    model::synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
+    model::synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     plan::{self},
     planner::{Fix, plan_from_profile},
     sample::Candidate,
@@ -113,6 +113,50 @@ fn requests() {
     smoke("requests", targets::requests::check, 2_000, 200);
 }
 
+/// Models and drafters in files as small as can be, of each container and layout.
+fn container_seeds(place: &Path, write: &dyn Fn(&str, &[u8])) {
+    let path = place.join("seed");
+
+    let spec = SyntheticSpec {
+        layers: 1,
+        width: 2,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 2,
+        feed_forward: 2,
+        vocabulary: 262,
+        ..SyntheticSpec::default()
+    };
+    spec.write_gguf(&path).expect("written");
+    write("valid_gguf", &fs::read(&path).expect("written"));
+    let model = place.join("model");
+    spec.write_folder(&model).expect("written");
+    let folder_seed = |name: &str, folder: &Path| {
+        let [config, weights] =
+            ["config.json", "model.safetensors"].map(|file| fs::read(folder.join(file)).expect("written"));
+        write(name, &[&config[..], &[0], &weights[..]].concat());
+    };
+    folder_seed("valid_folder", &model);
+    HiddenStateSpec::for_verifier(&spec).write_folder(&model).expect("written");
+    folder_seed("valid_hidden_state", &model);
+    let reduced = Eagle3Spec { draft_tokens: Some(vec![5, 3]), ..Eagle3Spec::for_verifier(&spec) };
+    reduced.write_folder(&model).expect("written");
+    folder_seed("valid_eagle3", &model);
+    Eagle3Spec { is_speculators: true, ..reduced }.write_folder(&model).expect("written");
+    folder_seed("valid_speculators", &model);
+
+    let block = BlockSpec::for_verifier(&spec);
+    let with = |markov_rank, draft_tokens| BlockSpec { markov_rank, draft_tokens, ..block.clone() };
+    for (name, block) in [
+        ("valid_dflash", with(None, None)),
+        ("valid_dspark", with(Some(1), None)),
+        ("valid_dspark_of_some_tokens", with(Some(2), Some(vec![5, 3]))),
+    ] {
+        block.write_folder(&model).expect("written");
+        folder_seed(name, &model);
+    }
+}
+
 /// Written to the checkout where `UPDATE_FUZZ_SEEDS` says so, after a format was changed on purpose; else to where they
 /// are tried only.
 #[test]
@@ -132,35 +176,7 @@ fn seeds_can_be_written_anew() {
         write(target, "valid_file", &[&[0], file].concat());
         write(target, "valid_payload", &payload);
     };
-    let path = place.path().join("seed");
-
-    let spec = SyntheticSpec {
-        layers: 1,
-        width: 2,
-        heads: 1,
-        kv_heads: 1,
-        head_dim: 2,
-        feed_forward: 2,
-        vocabulary: 262,
-        ..SyntheticSpec::default()
-    };
-    spec.write_gguf(&path).expect("written");
-    write("containers", "valid_gguf", &fs::read(&path).expect("written"));
-    let model = place.path().join("model");
-    spec.write_folder(&model).expect("written");
-    let folder_seed = |name: &str, folder: &Path| {
-        let [config, weights] =
-            ["config.json", "model.safetensors"].map(|file| fs::read(folder.join(file)).expect("written"));
-        write("containers", name, &[&config[..], &[0], &weights[..]].concat());
-    };
-    folder_seed("valid_folder", &model);
-    HiddenStateSpec::for_verifier(&spec).write_folder(&model).expect("written");
-    folder_seed("valid_hidden_state", &model);
-    let reduced = Eagle3Spec { draft_tokens: Some(vec![5, 3]), ..Eagle3Spec::for_verifier(&spec) };
-    reduced.write_folder(&model).expect("written");
-    folder_seed("valid_eagle3", &model);
-    Eagle3Spec { is_speculators: true, ..reduced }.write_folder(&model).expect("written");
-    folder_seed("valid_speculators", &model);
+    container_seeds(place.path(), &|name, bytes| write("containers", name, bytes));
 
     let profile = small_profile();
     deflated("profiles", &profile_file::encode(&profile).expect("valid"));

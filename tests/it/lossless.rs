@@ -47,6 +47,8 @@ enum Kind {
     HiddenState,
     /// An EAGLE-3 head, at times a trimmed one.
     Eagle3,
+    /// A block drafter, as a rule with a Markov head that knows how plain decoding goes on.
+    Block,
     Free(Free),
     Mixed,
     Adversary,
@@ -88,7 +90,7 @@ impl Case {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
-            Kind::Model | Kind::HiddenState | Kind::Eagle3 if dice.chance(25) => {
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 | Kind::Block if dice.chance(25) => {
                 let (template, shape) = any_template(dice);
                 (Some(template), shape)
             }
@@ -97,6 +99,7 @@ impl Case {
             | Kind::Model
             | Kind::HiddenState
             | Kind::Eagle3
+            | Kind::Block
             | Kind::TrimmedHead
             | Kind::Swift
             | Kind::Free(_)
@@ -161,7 +164,7 @@ impl Case {
         let window = if self.kind == Kind::Swift { dice.within(1, 9) } else { 0 };
         let rows = bank + window;
         let session = match self.kind {
-            Kind::Model | Kind::HiddenState | Kind::Eagle3 => {
+            Kind::Model | Kind::HiddenState | Kind::Eagle3 | Kind::Block => {
                 pair_session(set, self.context, rows, self.threads)
             }
             _ => session(set, self.context, rows, self.threads),
@@ -197,6 +200,7 @@ impl Case {
                     kept => whole.with_head(draft.head(kept).expect("it was made")),
                 })
             }
+            Kind::Block => crate::draft_models::block_drafter(&session, &self.shape, self.template.as_ref()),
             Kind::Swift => {
                 let start: Vec<u32> = (0..set.groups()).filter(|_| dice.chance(40)).collect();
                 let start = if start.is_empty() { vec![0] } else { start };
@@ -323,6 +327,7 @@ fn run_over(models: &'static [TinyModel], kind: Kind, cases: u64) -> (u64, u64) 
         let truth = case.plainly(set, &case.prompt);
         let set = match kind {
             Kind::Model | Kind::HiddenState | Kind::Eagle3 => any_pair(&mut case, model, class, &mut dice),
+            Kind::Block => crate::draft_models::any_block_pair(model, class, &truth, &mut dice),
             _ => case.varied(set, model),
         };
         let mut decoder = case.decoder(&set, &truth, &mut dice);
@@ -422,6 +427,11 @@ fn a_hidden_state_drafter_changes_no_token() {
 #[test]
 fn an_eagle3_head_changes_no_token() {
     shows_something(run(Kind::Eagle3, 160), (2_000, 30));
+}
+
+#[test]
+fn a_block_drafter_changes_no_token() {
+    shows_something(run(Kind::Block, 200), (800, 150));
 }
 
 #[test]

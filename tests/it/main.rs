@@ -9,6 +9,8 @@ mod backends;
 mod bad_input;
 #[cfg(feature = "cli")]
 mod bench;
+mod block;
+mod block_plans;
 #[cfg(feature = "cli")]
 mod c_interface;
 #[cfg(all(feature = "cli", unix))]
@@ -44,6 +46,7 @@ mod draft_plans;
 mod eager;
 mod eagle3;
 #[cfg(feature = "cuda")]
+mod emulated_block;
 mod emulated_cuda;
 mod emulated_faults;
 mod emulated_kernels;

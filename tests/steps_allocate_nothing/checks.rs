@@ -35,7 +35,7 @@ pub(crate) fn check_steps(
     sampling: Sampling,
 ) {
     let mut session = Session::open(Arc::clone(set), &session_options(threads)).expect("a session opens");
-    if ["hidden_state", "eagle3"].iter().any(|reads| name.ends_with(reads)) {
+    if ["hidden_state", "eagle3", "block"].iter().any(|reads| name.ends_with(reads)) {
         session.keep_hidden().expect("it was made for that");
     }
     let drafter = drafter(name, &session);
@@ -245,7 +245,7 @@ pub(crate) fn check_tier_steps(
     let drafting = with_drafts(set, model);
     let mixed: &[&str] =
         if is_fastest { &["mixed_model", "mixed_hidden_state", "mixed_eagle3"] } else { &[] };
-    for name in ["model", "hidden_state", "eagle3"].iter().chain(mixed).copied() {
+    for name in ["model", "hidden_state", "eagle3", "block"].iter().chain(mixed).copied() {
         for threads in thread_counts.iter().copied() {
             for sampling in &samplings {
                 check_steps(&drafting, (name, Schedule::Plain), threads, *sampling);

@@ -7,7 +7,7 @@ use yggc::{
     backend::Loading,
     model::{
         HiddenStateModel, Model,
-        synthetic::{Eagle3Spec, HiddenStateSpec, SyntheticSpec},
+        synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticSpec},
     },
     packed::KeptPlace,
     plan::{
@@ -15,11 +15,13 @@ use yggc::{
         Prediction, RowChoice, RowRule, Schedule, SuffixSettings, WidthCost,
     },
     policy::{SkipCosts, SkipSearch, SkipSearchSettings, SkipTimes},
-    runtime::{ExecutableSet, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet},
+    runtime::{
+        ExecutableSet, MarkovHead, Pinning, RuntimeError, Session, SessionOptions, SetOptions, SkipSet,
+    },
     sample::Candidate,
     speculate::{
-        BandSteps, BesideCopies, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram, Prior, Recycling,
-        Retrieval, SelfDrafter, StepShape, Suffix, Swift,
+        BandSteps, BesideCopies, BlockDrafter, DraftGrowth, Drafter, Lookup, Mixed, ModelDrafter, Ngram,
+        Prior, Recycling, Retrieval, SelfDrafter, StepShape, Suffix, Swift,
         corpus::{Corpus, CorpusStore, Offer},
     },
     storage::MappedFile,
@@ -94,8 +96,8 @@ pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
     Arc::new(set)
 }
 
-/// The same executables with drafter models added: the model itself, one that reads its hidden rows, and an EAGLE-3
-/// head for some tokens.
+/// The same executables with drafter models added: the model itself, one that reads its hidden rows, an EAGLE-3
+/// head for some tokens, and a block drafter with a Markov head.
 pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<ExecutableSet> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     HiddenStateSpec::for_verifier(&spec()).write_folder(folder.path()).expect("written");
@@ -109,6 +111,14 @@ pub(crate) fn with_drafts(set: &Arc<ExecutableSet>, model: &Model) -> Arc<Execut
     let (graph, weights) = head.over(set.graph(), Arc::clone(&model.weights)).expect("its verifier");
     let keeping = keeping.with_kept_layers(model.weights.as_ref(), graph.layers_read()).expect("it compiles");
     let eagle3 = keeping.beside(&graph, weights.as_ref(), CONTEXT).expect("it compiles");
+    let spec = BlockSpec { markov_rank: Some(4), ..BlockSpec::for_verifier(&spec()) };
+    spec.write_folder(folder.path()).expect("written");
+    let drafter = HiddenStateModel::open(folder.path()).expect("it opens").expect("it says what it is");
+    let (graph, weights) = drafter.over(set.graph(), Arc::clone(&model.weights)).expect("its verifier");
+    let tables = drafter.markov_tables().expect("they fit").expect("it has a Markov head");
+    let markov = MarkovHead::new(tables.rank, tables.previous, tables.next, tables.tokens);
+    let block = keeping.block_beside(&graph, weights.as_ref(), CONTEXT).expect("it compiles");
+    let keeping = keeping.with_draft("block", Arc::new(block.with_markov(Some(markov))));
     let with_others = keeping.with_draft("model", Arc::clone(set)).with_draft("eagle3", Arc::new(eagle3));
     Arc::new(with_others.with_draft("hidden_state", Arc::new(hidden)))
 }
@@ -163,6 +173,10 @@ pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>>
         }
         "swift" => Some(Box::new(swift(session, DraftGrowth::Equal))),
         "confident_swift" => Some(Box::new(swift(session, DraftGrowth::Confident))),
+        "block" => {
+            let draft = session.set().draft(name).expect("it was added");
+            Some(Box::new(BlockDrafter::new(session, draft, &SHAPE).expect("a block drafter")))
+        }
         "model" | "hidden_state" | "eagle3" => {
             let draft = session.set().draft(name).expect("it was made");
             Some(Box::new(ModelDrafter::new(session, draft, &SHAPE).expect("a planned width")))

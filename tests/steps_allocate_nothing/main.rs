@@ -199,6 +199,7 @@ fn parts_of_cuda() -> Vec<Part> {
         of("model", &[Schedule::HeadAhead, Schedule::TwoLaunches]),
         of("hidden_state", &[Schedule::TwoLaunches, Schedule::WholeStep]),
         of("eagle3", &[Schedule::TwoLaunches, Schedule::WholeStep]),
+        of("block", &[Schedule::Plain, Schedule::DeviceWalk]),
         Part::new("sampled", || {
             let set = set(&model(), Tier::Cuda, Activations::Native);
             let sampled = Sampling { top_p: 1.0, min_p: 0.0, ..SAMPLED };

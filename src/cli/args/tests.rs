@@ -272,6 +272,7 @@ fn every_arm_is_read_back_from_its_name() {
         DrafterId::Suffix,
         DrafterId::Swift,
         DrafterId::Model,
+        DrafterId::Block,
     ]
     .map(|kind| Arm::Drafter(kind.name().parse().unwrap()));
     for arm in [Arm::Ar, Arm::Eager, Arm::Plan, Arm::Unguarded].into_iter().chain(drafters) {
@@ -298,6 +299,7 @@ fn drafters_have_the_names_that_plans_know() {
         ("lookup_short", DrafterId::Lookup),
         ("ngram_pool", DrafterId::Ngram),
         ("model_hidden", DrafterId::Model),
+        ("block_2", DrafterId::Block),
         ("layer_skip_v8192", DrafterId::LayerSkip),
     ] {
         let Command::Run(run) = parse(&format!("run -p x --drafter {variant}")).unwrap() else {

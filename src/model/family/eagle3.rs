@@ -14,7 +14,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, HeadTokens, Joining, KvSpec, Norm, Op, ReducedHead, TextRows, WeightId, verify},
+    ir::{ConvSpec, Graph, Joining, KvSpec, Norm, Op, ReducedHead, TextGraph, TextRows, WeightId, verify},
     model::{
         Container, Eagle3, ModelConfig, ModelError, TensorTable,
         config::{Fields, only},
@@ -146,31 +146,6 @@ impl Weights<'_, '_> {
         let norms = gains.into_iter().map(|weight| Norm { weight, eps }).collect();
         Ok(Joining { weights, bias, norms })
     }
-
-    /// The matrix that makes logits, with the tokens that they are of if these are some of the verifier's; `None` for
-    /// the verifier's own.
-    fn head(&mut self, head: &Eagle3) -> Result<Option<(WeightId, Option<HeadTokens>)>, ModelError> {
-        let name = self.naming.weight("output", "lm_head");
-        let (rows, width) = (head.draft_vocabulary, self.config.hidden_size);
-        if !self.has(&name) && rows == self.config.vocabulary && head.tokens.is_none() {
-            return Ok(None);
-        }
-        let Some(tokens) = &head.tokens else {
-            return Ok(Some((self.list.find(name, &[rows, width])?, None)));
-        };
-        let mut order: Vec<u32> = (0..).take(tokens.len()).collect();
-        order.sort_by_key(|row| tokens[*row as usize]);
-        let sorted: Vec<u32> = order.iter().map(|row| tokens[*row as usize]).collect();
-        let kept = HeadTokens::new(&sorted, self.config.vocabulary);
-        let kept =
-            kept.map_err(|error| ModelError::invalid("tensor `d2t`", "other ids for all rows", error))?;
-        let matrix = if order.is_sorted() {
-            self.list.find(name, &[rows, width])?
-        } else {
-            self.list.reordered(&name, width, order)?
-        };
-        Ok(Some((matrix, Some(kept))))
-    }
 }
 
 impl HiddenStateGraph {
@@ -211,7 +186,7 @@ impl HiddenStateGraph {
         let up = own.matrix("ffn_up", "mlp.up_proj", [config.feed_forward, width])?;
         let down = own.matrix("ffn_down", "mlp.down_proj", [width, config.feed_forward])?;
         let norm = own.list.gain(naming.weight("output_norm", "norm"), width, 0.0)?;
-        let made = own.head(head)?;
+        let made = own.list.draft_head(naming, &head.vocabulary, [config.vocabulary, width])?;
         let list = own.list;
         list.refuse_others(&head.read_tensors)?;
 
@@ -258,7 +233,7 @@ impl HiddenStateGraph {
         if let Some(tokens) = tokens {
             graph.set_reduced_head(ReducedHead { tokens, vocabulary: config.vocabulary });
         }
-        graph.set_text_rows(TextRows { layers, joining: Some(joining) });
+        graph.set_text_rows(TextRows { layers, graph: TextGraph::Joined(joining) });
         verify::verify(&graph)?;
         if let Some(of_text) = graph.of_text()? {
             verify::verify(&of_text)?;

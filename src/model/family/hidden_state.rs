@@ -12,7 +12,7 @@ use super::{
     weights::{Cut, Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, KvSpec, Op, TextRows, WeightId, WeightSpec, verify},
+    ir::{ConvSpec, Graph, KvSpec, Op, TextGraph, TextRows, WeightId, WeightSpec, verify},
     model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
@@ -95,7 +95,7 @@ impl HiddenStateGraph {
         let x = graph.add(Op::Add, &[token, hidden], None)?;
         let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;
         frame.end(&mut graph, &recipe, x, norm, head)?;
-        graph.set_text_rows(TextRows { layers: vec![verifier.layers()], joining: None });
+        graph.set_text_rows(TextRows { layers: vec![verifier.layers()], graph: TextGraph::Same });
         verify::verify(&graph)?;
         Ok(Self { graph, first, cuts: list.cuts })
     }

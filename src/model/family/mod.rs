@@ -5,6 +5,7 @@
 //! graph extends another model's.
 
 mod accepted;
+mod block;
 mod eagle3;
 mod frame;
 mod gemma;
@@ -27,6 +28,7 @@ use std::fmt;
 
 use ygg_kernels::RopePairing;
 
+pub(super) use block::BLOCK;
 pub(super) use eagle3::EAGLE3;
 pub(super) use hidden_state::HiddenStateGraph;
 pub(super) use llama::LLAMA;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    ir::{WeightId, WeightSpec},
-    model::{Container, ModelError, TensorTable},
+    ir::{HeadTokens, WeightId, WeightSpec},
+    model::{Container, ModelError, TensorTable, draft_vocabulary::DraftVocabulary},
 };
 use ygg_kernels::WeightFormat;
 
@@ -131,6 +131,32 @@ impl<'a> WeightList<'a> {
         let id = self.push(WeightSpec::new(format!("{name} in order"), rows.len(), columns, format));
         self.cuts.insert(id, Cut { name: name.to_owned(), columns: 0..columns, rows: Some(rows) });
         Ok(id)
+    }
+
+    /// The matrix that makes a published head's logits from rows of `width` elements, with the tokens that they are of
+    /// if these are some of the verifier's; `None` for the verifier's own matrix.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find), and for a token twice.
+    pub(super) fn draft_head(
+        &mut self,
+        naming: Naming,
+        own: &DraftVocabulary,
+        [vocabulary, width]: [usize; 2],
+    ) -> Result<Option<(WeightId, Option<HeadTokens>)>, ModelError> {
+        let name = naming.weight("output", "lm_head");
+        if !self.tensors.contains_key(&name) && own.rows == vocabulary && own.tokens.is_none() {
+            return Ok(None);
+        }
+        let Some((order, kept)) = own.in_order(vocabulary)? else {
+            return Ok(Some((self.find(name, &[own.rows, width])?, None)));
+        };
+        let matrix = if order.is_sorted() {
+            self.find(name, &[own.rows, width])?
+        } else {
+            self.reordered(&name, width, order)?
+        };
+        Ok(Some((matrix, Some(kept))))
     }
 
     /// Refuses tensors that nothing reads: without them a model would be another.

@@ -12,8 +12,10 @@ use crate::{
     model::{
         Container, Eagle3, HiddenStateParts, Identity, ModelError,
         config::{Fields, only},
+        draft_vocabulary::DraftVocabulary,
         eagle3::JoiningNorms,
         family::{EAGLE3, Naming},
+        hidden_state::Layout,
     },
     storage::MappedFile,
 };
@@ -83,15 +85,14 @@ pub(in crate::model) fn describe_hidden_state(
         naming: Naming { renamed, ..Naming::of(Container::Gguf) },
         layers: Some(layers),
         target_width: file.count(&key("target_hidden_size"))?,
-        draft_vocabulary: offsets.as_ref().map_or(config.vocabulary, Vec::len),
-        tokens: None,
+        vocabulary: DraftVocabulary::of(offsets.as_ref().map_or(config.vocabulary, Vec::len)),
         norm_before_residual: flag("norm_before_residual")?,
         norms,
         gives_normed: false,
         read_tensors: ROPE_TENSORS.to_vec(),
     };
-    head.map(config.vocabulary, offsets, None)?;
+    head.vocabulary.map(config.vocabulary, offsets, None)?;
     let identity = Identity::default().with(&bytes[..file.header_bytes]).with(&bytes_of_tokens);
     let verifier = String::new();
-    Ok(HiddenStateParts { config, verifier, eagle3: Some(head), identity, tensors: file.tensors })
+    Ok(HiddenStateParts { config, verifier, layout: Layout::Eagle3(head), identity, tensors: file.tensors })
 }

@@ -67,6 +67,11 @@ impl Object {
         found.ok_or_else(|| ModelError::MissingKey { key: self.path(key), expected })
     }
 
+    /// A list of integers of either sign.
+    pub(super) fn integers(&self, key: &str) -> Result<Option<Vec<i64>>, ModelError> {
+        self.typed(key, "a list of integers", |value| value.as_array()?.iter().map(Value::as_i64).collect())
+    }
+
     /// One token id or a list of them.
     pub(super) fn token_ids(&self, key: &str, vocabulary: usize) -> Result<Option<Vec<u32>>, ModelError> {
         let id = |value: &Value| u32::try_from(value.as_u64()?).ok().filter(|id| (*id as usize) < vocabulary);

@@ -3,12 +3,14 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
+    block_json::{block_config, is_block},
     config_json::{Object, chat_template, config, hidden_state_config, is_hidden_state},
     container::{self, Integers},
     eagle3_json::{MAPS, eagle3_config, is_eagle3},
 };
 use crate::model::{
-    HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource, family::Source,
+    HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource,
+    draft_vocabulary::DraftVocabulary, family::Source, hidden_state::Layout,
 };
 
 /// The bytes of a folder's files, wherever they are.
@@ -87,13 +89,13 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
     })
 }
 
-/// Whether a folder's `config.json` is a hidden-state drafter's or an EAGLE-3 head's.
+/// Whether a folder's `config.json` is a hidden-state drafter's, a block drafter's or an EAGLE-3 head's.
 pub(in crate::model) fn says_hidden_state(path: &Path, config: &[u8]) -> Result<bool, ModelError> {
-    let says = |json: Object| Ok(is_hidden_state(&json)? || is_eagle3(&json)?);
+    let says = |json: Object| Ok(is_hidden_state(&json)? || is_block(&json)? || is_eagle3(&json)?);
     Object::parse(config).and_then(says).map_err(|error| error.in_file(&path.join("config.json")))
 }
 
-/// Everything but the weights of a hidden-state drafter, or of an EAGLE-3 head, in a folder.
+/// Everything but the weights of a drafter over hidden rows in a folder.
 pub(in crate::model) fn describe_hidden_state(
     path: &Path,
     name: &str,
@@ -108,13 +110,22 @@ pub(in crate::model) fn describe_hidden_state(
     let (tensors, mut maps, identity) = tensors_of(path, &shards, integers, identity)?;
     if is_own {
         let (config, verifier) = hidden_state_config(&json, name).map_err(in_config)?;
-        return Ok(HiddenStateParts { config, verifier, eagle3: None, identity, tensors });
+        return Ok(HiddenStateParts { config, verifier, layout: Layout::HiddenState, identity, tensors });
     }
-    let (config, verifier, mut head) = eagle3_config(&json, name, &tensors).map_err(in_config)?;
     let [d2t, t2d] = MAPS.map(|map| maps.remove(map));
     let bytes: Vec<u8> = d2t.iter().flatten().flat_map(|offset| offset.to_le_bytes()).collect();
-    head.map(config.vocabulary, d2t, t2d).map_err(|error| error.in_file(path))?;
-    Ok(HiddenStateParts { config, verifier, eagle3: Some(head), identity: identity.with(&bytes), tensors })
+    let identity = identity.with(&bytes);
+    let map = |own: &mut DraftVocabulary, vocabulary| {
+        own.map(vocabulary, d2t, t2d).map_err(|error| error.in_file(path))
+    };
+    if is_block(&json).map_err(in_config)? {
+        let (config, verifier, mut head) = block_config(&json, name).map_err(in_config)?;
+        map(&mut head.vocabulary, config.vocabulary)?;
+        return Ok(HiddenStateParts { config, verifier, layout: Layout::Block(head), identity, tensors });
+    }
+    let (config, verifier, mut head) = eagle3_config(&json, name, &tensors).map_err(in_config)?;
+    map(&mut head.vocabulary, config.vocabulary)?;
+    Ok(HiddenStateParts { config, verifier, layout: Layout::Eagle3(head), identity, tensors })
 }
 
 /// The tensors of all shards, those of integers apart, and the identity with their headers.

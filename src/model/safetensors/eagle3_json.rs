@@ -8,6 +8,7 @@ use super::config_json::{Object, numbers};
 use crate::model::{
     Container, Eagle3, ModelConfig, ModelError, TensorTable,
     config::{Fields, only},
+    draft_vocabulary::DraftVocabulary,
     eagle3::JoiningNorms,
     family::{EAGLE3, Naming},
 };
@@ -65,8 +66,7 @@ pub(super) fn eagle3_config(
         naming: Naming { layers: prefix, has_index: false, ..Naming::of(Container::Folder) },
         layers: layers(json)?,
         target_width: json.count("target_hidden_size")?,
-        draft_vocabulary,
-        tokens: None,
+        vocabulary: DraftVocabulary::of(draft_vocabulary),
         norm_before_residual: flag("norm_before_residual")?,
         norms,
         gives_normed,

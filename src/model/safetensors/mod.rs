@@ -3,6 +3,7 @@
 //! `container` reads one safetensors file, `config_json` turns JSON into a `ModelConfig`, `folder` finds and maps the
 //! files, `describe` puts them together. As for GGUF, nothing in the files is trusted.
 
+mod block_json;
 mod config_json;
 mod container;
 mod describe;

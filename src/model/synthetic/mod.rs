@@ -6,6 +6,7 @@
 //! Weights are scaled so that logits spread (a standard deviation of about 3) and activations stay finite; later
 //! layers add less than earlier ones, so that a forward that skips some of them often agrees with the whole.
 
+mod block;
 mod eagle3;
 mod gguf_file;
 mod hf_folder;
@@ -15,6 +16,7 @@ mod shapes;
 mod tensors;
 mod vocabulary;
 
+pub use block::BlockSpec;
 pub use eagle3::Eagle3Spec;
 pub use hidden_state::HiddenStateSpec;
 use ygg_kernels::WeightFormat;

@@ -222,6 +222,52 @@ pub(super) fn eagle3_tensors(
     list.tensors
 }
 
+/// All tensors of a block drafter of this shape over so many rows, with a Markov head of this rank, and a head of its
+/// own of so many tokens, if it has them.
+pub(super) fn block_tensors(
+    spec: &SyntheticSpec,
+    rows: usize,
+    markov_rank: Option<usize>,
+    draft_vocabulary: Option<usize>,
+) -> Vec<Tensor> {
+    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let (d, f, v) = (spec.width, spec.feed_forward, spec.vocabulary);
+    let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
+    let into = |gain: f32, columns: usize| Content::Matrix { deviation: gain / (columns as f32).sqrt() };
+    let heads = Content::Heads { deviation: 1.5 / (d as f32).sqrt(), head_dim: spec.head_dim };
+    let mut add = |name: &str, shape: &[usize], content| {
+        let format = if shape.len() == 1 { WeightFormat::F32 } else { spec.format };
+        list.add(name, name, shape, format, content);
+    };
+    add("fc", &[d, rows * d], into(1.0, rows * d));
+    add("hidden_norm", &[d], Content::Gain);
+    for layer in 0..spec.layers {
+        let mut add = |name: &str, shape: &[usize], content| {
+            add(&format!("layers.{layer}.{name}"), shape, content);
+        };
+        add("input_layernorm", &[d], Content::Gain);
+        add("self_attn.q_proj", &[queries, d], heads);
+        add("self_attn.k_proj", &[keys, d], heads);
+        add("self_attn.v_proj", &[keys, d], into(1.0, d));
+        add("self_attn.o_proj", &[d, queries], into(1.0, queries));
+        add("self_attn.q_norm", &[spec.head_dim], Content::Gain);
+        add("self_attn.k_norm", &[spec.head_dim], Content::Gain);
+        add("post_attention_layernorm", &[d], Content::Gain);
+        add("mlp.gate_proj", &[f, d], into(1.0, d));
+        add("mlp.up_proj", &[f, d], into(1.0, d));
+        add("mlp.down_proj", &[d, f], into(1.0, f));
+    }
+    add("norm", &[d], Content::Gain);
+    if let Some(tokens) = draft_vocabulary {
+        add("lm_head", &[tokens, d], into(LOGIT_DEVIATION, d));
+    }
+    if let Some(rank) = markov_rank {
+        add("markov_head.markov_w1", &[v, rank], into(LOGIT_DEVIATION, rank));
+        add("markov_head.markov_w2", &[draft_vocabulary.unwrap_or(v), rank], into(1.0, 1));
+    }
+    list.tensors
+}
+
 struct List {
     seed: u64,
     distinct_rows: usize,

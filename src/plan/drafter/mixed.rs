@@ -401,6 +401,7 @@ mod tests {
             streams: false,
             store: Some(&file),
             draft_models: &models,
+            block_drafters: &[],
         };
         let named = |model: &ProfiledModel<'_>| -> Vec<(String, usize)> {
             let all = Mixture::profiled(model).into_iter();

@@ -97,6 +97,8 @@ pub struct DrafterFacts<'a> {
     pub store: Option<&'a DrafterFile>,
     /// The drafter model that it runs, if that is not the verifier; it keeps keys and values of its own then.
     pub draft_model: Option<&'a DrafterFile>,
+    /// Whether one forward gives the candidates of all depths, so that growths cost no further one.
+    pub drafts_blocks: bool,
 }
 
 impl DrafterFacts<'_> {
@@ -111,6 +113,7 @@ impl DrafterFacts<'_> {
             substitute_bits: None,
             store: None,
             draft_model: None,
+            drafts_blocks: false,
         }
     }
 }
@@ -128,6 +131,8 @@ pub struct ProfiledModel<'a> {
     pub store: Option<&'a DrafterFile>,
     /// Drafter models, by the names that their drafters get.
     pub draft_models: &'a [(String, DrafterFile)],
+    /// Block drafters, by the names that they get.
+    pub block_drafters: &'a [(String, DrafterFile)],
 }
 
 /// A drafter as a profile describes it.

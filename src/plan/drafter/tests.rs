@@ -44,7 +44,12 @@ fn prior(path: &str) -> DrafterKind {
     PriorSettings { store: DrafterFile { path: path.to_owned(), digest: "0b".repeat(32) } }.into()
 }
 
-fn all() -> [DrafterKind; 22] {
+fn block(path: &str) -> DrafterKind {
+    let model = DrafterFile { path: path.to_owned(), digest: "b1".repeat(32) };
+    BlockSettings { model }.into()
+}
+
+fn all() -> [DrafterKind; 23] {
     let short = lookup(4, 2);
     let (ngram, suffix) =
         (DrafterKind::Ngram(NgramSettings::DEFAULT), DrafterKind::Suffix(SuffixSettings::DEFAULT));
@@ -73,6 +78,7 @@ fn all() -> [DrafterKind; 22] {
         substitute(4, None),
         substitute(2, Some(&[0, 7, 8])),
         prior("a.store"),
+        block("b"),
     ]
 }
 

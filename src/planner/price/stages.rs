@@ -41,6 +41,8 @@ pub enum Tail {
     Plain,
     /// Those of them that are verified, in parallel with the verification: measured as one stage.
     Ahead,
+    /// A block drafter's: what it reads of the text and all of its growths are measured with its one forward.
+    Block,
 }
 
 /// One run of a stage in a step.
@@ -124,7 +126,10 @@ impl TreeStep<'_> {
         let mut graph = StageGraph::default();
         // In one launch growths are part of the forwards before them.
         let is_one_launch = self.schedule.drafts_in_one_launch();
-        let heads = if self.schedule.drafts_ahead() {
+        let is_block = self.tail == Tail::Block;
+        let heads = if is_block {
+            Some(graph.add(self.block()?, &[]))
+        } else if self.schedule.drafts_ahead() {
             None
         } else if is_one_launch {
             Some(graph.add(self.run(Stage::FirstGrowth(self.drafter.clone()), draft_width)?, &[]))
@@ -132,7 +137,7 @@ impl TreeStep<'_> {
             Some(graph.add(self.head()?, &[]))
         };
         let first_growth = match heads {
-            Some(head) if is_one_launch => head,
+            Some(head) if is_one_launch || is_block => head,
             Some(_) | None => graph.add(self.grow(growths[0])?, heads.as_slice()),
         };
         let mut last = first_growth;
@@ -175,7 +180,7 @@ impl TreeStep<'_> {
         };
         let mut ends = vec![commit];
         match self.tail {
-            Tail::Shared | Tail::Joined | Tail::Ahead => {}
+            Tail::Shared | Tail::Joined | Tail::Ahead | Tail::Block => {}
             Tail::Plain => ends.push(graph.add(self.forward(1)?, &ends)),
         }
         // The first growth needs the root and its head; the first forward needs the cache as it then is, which a walk of the
@@ -195,13 +200,25 @@ impl TreeStep<'_> {
                 let rows = self.table.widths(&stage).into_iter().find(|width| *width >= 2).unwrap_or(1);
                 self.run(stage, rows)
             }
-            Tail::Shared | Tail::Plain | Tail::Ahead => self.forward(1),
+            Tail::Shared | Tail::Plain | Tail::Ahead | Tail::Block => self.forward(1),
         }
+    }
+
+    /// A block drafter's proposal, as measured at as many nodes or, where that is the most, fewer.
+    fn block(&self) -> Result<StageRun, TableError> {
+        let stage = Stage::Draft(self.drafter.clone());
+        let (nodes, measured) = (self.shape.nodes() - 1, self.table.widths(&stage));
+        let holds_all = measured.iter().find(|width| u64::from(**width) >= nodes);
+        self.run(stage, holds_all.or(measured.last()).copied().unwrap_or(1))
     }
 
     fn growths(&self) -> Vec<Growth> {
         let Shape { depth, draft_width, verify_width: _ } = self.shape;
         match self.static_tree {
+            None if self.tail == Tail::Block => {
+                let nodes = depth * draft_width;
+                vec![Growth { forwarded: nodes, grown: nodes }]
+            }
             None => vec![Growth { forwarded: draft_width, grown: draft_width }; depth as usize],
             Some(StaticTree { template, draft_widths }) => {
                 let count = |n: usize| u32::try_from(n).expect("templates are small");
@@ -251,7 +268,7 @@ impl Tail {
     /// What a drafter's verifications under a schedule are measured as.
     pub(in crate::planner) fn verification(self, schedule: Schedule, drafter: &DrafterName) -> Stage {
         match self {
-            Tail::Shared | Tail::Joined | Tail::Plain => schedule.verification(drafter),
+            Tail::Shared | Tail::Joined | Tail::Plain | Tail::Block => schedule.verification(drafter),
             Tail::Ahead => Stage::VerifyTail(drafter.clone()),
         }
     }

@@ -162,6 +162,7 @@ impl Search<'_> {
         let described = self.profile.drafters.iter().find(|described| described.name == *drafter);
         let kind = described.and_then(|described| DrafterKind::from_description(described).ok());
         let tail = match kind {
+            Some(kind) if kind.drafts_blocks() => Tail::Block,
             Some(kind) if kind.keeps_a_cache() => Tail::Joined,
             Some(_) | None => Tail::Shared,
         };

@@ -14,6 +14,7 @@ use crate::planner::{
     price::{
         pricing::{Choosing, TreePrices},
         rates::Rates,
+        stages::Tail,
         tally::Priced,
     },
     replay::{
@@ -70,7 +71,10 @@ impl TreeSpace<'_> {
     }
 
     fn shapes(&self, depth: u32) -> impl Iterator<Item = Shape> {
-        speculative(depth, self.prices.draft_width, &self.verify_widths)
+        // Trees that grow best first by a node at a time begin alike: nodes that are not verified are of no use.
+        let is_whole = self.prices.pricing.tail == Tail::Block;
+        let shapes = speculative(depth, self.prices.draft_width, &self.verify_widths);
+        shapes.filter(move |shape| !is_whole || u64::from(shape.verify_width) == shape.nodes())
     }
 
     fn choice(&self, shape: &Shape, rates: &Rates) -> Result<RowChoice, SearchError> {
@@ -113,7 +117,8 @@ impl Search<'_> {
         found: &mut Found,
     ) -> Result<(), SearchError> {
         let rule = origin.limits.growth();
-        if rule.is_static() && origin.kind.facts().tunes_itself {
+        // Ranks say nothing of trees whose candidates cost nothing.
+        if rule.is_static() && (origin.kind.facts().tunes_itself || origin.kind.drafts_blocks()) {
             return Ok(());
         }
         let trees = self.recorded_trees(origin)?;
@@ -153,7 +158,8 @@ impl Search<'_> {
         let pricing = self.pricing(origin.name);
         let is_open = |width: &u32| origin.limits.draft_width.is_none_or(|fixed| fixed == *width);
         for draft_width in self.draft_widths(origin.name).into_iter().filter(is_open) {
-            let is_bound = self.is_trimmed_from_whole(origin.name);
+            // Nothing is below the last place of a block.
+            let is_bound = self.is_trimmed_from_whole(origin.name) || origin.kind.drafts_blocks();
             let grown = GrownTrees::new(&trees.traces, draft_width).bounded_below(is_bound);
             for Rows { rule, calibration } in origin.rows(|| grown.judged()) {
                 let valued = grown.valued(calibration.as_ref());

@@ -17,15 +17,23 @@ pub(super) enum Growth {
 }
 
 impl Growth {
-    /// Equal growth in a shape whose forwards `set` has executables for, and what is chosen of every row.
+    /// Checks that `set` has executables for the growths of a shape, where each is forwarded.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates.
-    pub(super) fn equal(set: &ExecutableSet, shape: &StepShape) -> Result<(Self, Choice), SpeculateError> {
-        let Some(_) = set.width_for(shape.draft_width) else {
-            let expected = format!("at most {}", set.widths().last().expect("width 1 is planned"));
-            return Err(SpeculateError::Shape { what: "draft width", expected, found: shape.draft_width });
-        };
+    /// [`SpeculateError::Shape`] if none holds one.
+    pub(super) fn expect_width(set: &ExecutableSet, shape: &StepShape) -> Result<(), SpeculateError> {
+        if set.width_for(shape.draft_width).is_some() {
+            return Ok(());
+        }
+        let expected = format!("at most {}", set.widths().last().expect("width 1 is planned"));
+        Err(SpeculateError::Shape { what: "draft width", expected, found: shape.draft_width })
+    }
+
+    /// Equal growth in a shape, and what is chosen of every row.
+    ///
+    /// # Errors
+    /// [`SpeculateError::Shape`] if no executable gives as many candidates.
+    pub(super) fn equal(shape: &StepShape) -> Result<(Self, Choice), SpeculateError> {
         let top_k = shape.top_k.max(1);
         if top_k > ExecutableSet::MOST_CANDIDATES {
             let expected = format!("at most {}", ExecutableSet::MOST_CANDIDATES);

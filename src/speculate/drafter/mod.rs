@@ -1,5 +1,6 @@
 //! Drafters: whatever proposes tokens, under one trait.
 
+mod block;
 mod caterpillar;
 mod growth;
 mod heads;
@@ -18,7 +19,9 @@ mod state;
 mod substitute;
 mod suffix;
 mod swift;
+mod text_parts;
 
+pub use block::BlockDrafter;
 pub use lookup::Lookup;
 pub use mixed::{BesideCopies, Mixed, make_copies};
 pub use model::ModelDrafter;

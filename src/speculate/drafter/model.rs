@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::{
     plan::{DrafterId, ModelSettings, Schedule},
     runtime::{
-        Choice, DraftPhase, DraftPhaseSize, DraftVariant, ExecutableSet, Forward, GrowingTree, RuntimeError,
-        Session, SessionOptions,
+        Choice, DraftPhase, DraftPhaseSize, DraftVariant, ExecutableSet, Forward, GrowingTree, Session,
+        SessionOptions,
     },
     sample::Candidate,
     speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
@@ -29,6 +29,7 @@ use super::{
     propose_in_one_launch,
     ranking::Ranking,
     registry::{MakeContext, MakeDrafter},
+    text_parts::TextParts,
 };
 
 /// The drafter's mark.
@@ -49,40 +50,6 @@ enum Reads {
     Tokens,
     /// The hidden row of the token before: the verifier's of the text, its own of drafted nodes, `[nodes, D]`, kept by their ids.
     HiddenRows { own: Vec<f32>, columns: usize, of_text: TextParts },
-}
-
-/// Which parts of the rows that the verifier's session keeps are given with tokens of the text.
-#[derive(Debug)]
-struct TextParts {
-    /// Places of the parts, in the order in which they are given.
-    places: Vec<usize>,
-    /// Elements of a part.
-    width: usize,
-}
-
-impl TextParts {
-    /// Those of the layers that `set` reads.
-    fn of(session: &Session, set: &ExecutableSet) -> Result<Self, SpeculateError> {
-        let width = session.set().model_width();
-        let kept = if session.keeps_hidden() { session.set().kept_layers() } else { &[] };
-        let place = |layer: &usize| kept.iter().position(|kept| kept == layer);
-        let places: Option<Vec<usize>> = set.graph().layers_read().iter().map(place).collect();
-        let places = places.ok_or(RuntimeError::NoHiddenRows)?;
-        let (expected, found) = (places.len() * width, set.text_columns());
-        if found != expected {
-            let expected = format!("{expected}, {} of the verifier's", places.len());
-            return Err(SpeculateError::Shape { what: "width of hidden rows", expected, found });
-        }
-        Ok(Self { places, width })
-    }
-
-    /// Writes the parts of a committed token's row, which is known to be kept.
-    fn write(&self, session: &Session, position: usize, to: &mut [f32]) {
-        let row = session.committed_hidden(position).expect("looked for before");
-        for (place, to) in self.places.iter().zip(to.chunks_exact_mut(self.width)) {
-            to.copy_from_slice(&row[place * self.width..][..self.width]);
-        }
-    }
 }
 
 impl Reads {
@@ -133,7 +100,8 @@ impl ModelDrafter {
         set: &Arc<ExecutableSet>,
         shape: &StepShape,
     ) -> Result<Self, SpeculateError> {
-        let (growth, choice) = Growth::equal(set, shape)?;
+        Growth::expect_width(set, shape)?;
+        let (growth, choice) = Growth::equal(shape)?;
         let columns = set.given_columns();
         let reads = match columns {
             0 => Reads::Tokens,

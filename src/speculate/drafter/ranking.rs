@@ -43,6 +43,11 @@ impl Ranking {
     /// What is chosen of every row of a forward all of whose rows were added, in a session that leaves out the first
     /// `skipped` tokens of the text.
     pub(super) fn asked<'s>(&self, forward: Forward<'s>, skipped: usize) -> (Forward<'s>, Choice) {
+        self.asked_at(forward, 1 + skipped)
+    }
+
+    /// The same, where the token that the logits of position 0 are for has the place `first` in the text.
+    pub(super) fn asked_at<'s>(&self, forward: Forward<'s>, first: usize) -> (Forward<'s>, Choice) {
         match &self.order {
             Order::Probable => (forward, self.grown),
             Order::ProbableFirst(coupling) => {
@@ -52,7 +57,7 @@ impl Ranking {
             }
             Order::Likely(coupling) => {
                 let choice = Choice { k: LISTED.max(self.grown.k), temperature: None };
-                (forward.under_noise(noise_of(coupling, skipped)), choice)
+                (forward.under_noise(noise_at(coupling, first)), choice)
             }
         }
     }
@@ -75,11 +80,34 @@ impl Ranking {
         (forward, Choice { temperature: self.grown.temperature, ..choice })
     }
 
+    /// Adds to what the candidates of a row are worth what `added` gives for the logit of each, and brings them into
+    /// their new order. What is not among them keeps its probability.
+    pub(super) fn correct(&self, candidates: &mut [Candidate], added: impl Fn(u32) -> f32) {
+        let (temperature, are_probabilities) = match &self.order {
+            Order::Probable => (self.grown.temperature.unwrap_or(1.0), true),
+            Order::ProbableFirst(coupling) => (coupling.temperature(), true),
+            Order::Likely(coupling) => (coupling.temperature(), false),
+        };
+        let share = |candidates: &[Candidate], of: f32| -> f32 {
+            candidates.iter().map(|candidate| (candidate.log_prob - of).exp()).sum()
+        };
+        let others = (1.0 - share(candidates, 0.0)).max(0.0);
+        for candidate in &mut *candidates {
+            candidate.log_prob += added(candidate.token) / temperature;
+        }
+        candidates.sort_unstable_by(|a, b| b.log_prob.total_cmp(&a.log_prob).then(a.token.cmp(&b.token)));
+        let Some(best) = candidates.first().map(|best| best.log_prob) else { return };
+        if are_probabilities {
+            let total = best + (share(candidates, best) + others * (-best).exp()).ln();
+            candidates.iter_mut().for_each(|candidate| candidate.log_prob -= total);
+        }
+    }
+
     /// Makes the candidates of a row, for the token at `place` of the sequence, those of a node.
     pub(super) fn rank(&self, place: usize, candidates: &mut Vec<Candidate>) {
         let Choice { k, temperature: Some(draft_temperature) } = self.grown else { return };
         match &self.order {
-            Order::Probable => {}
+            Order::Probable => candidates.truncate(k),
             Order::ProbableFirst(coupling) => coupling.rank(place, draft_temperature, k, candidates),
             Order::Likely(coupling) => coupling.value(draft_temperature, k, candidates),
         }
@@ -88,7 +116,12 @@ impl Ranking {
 
 /// The noise of forwards of a session that leaves out the first `skipped` tokens of the text.
 pub(in crate::speculate) fn noise_of(coupling: &Coupling, skipped: usize) -> Noise {
-    Noise { seed: coupling.seed(), temperature: coupling.temperature(), first: 1 + skipped }
+    noise_at(coupling, 1 + skipped)
+}
+
+/// The noise of forwards whose logits of position 0 are for the token at the place `first`.
+fn noise_at(coupling: &Coupling, first: usize) -> Noise {
+    Noise { seed: coupling.seed(), temperature: coupling.temperature(), first }
 }
 
 /// How likely the verifier says a token at `place` to which a drafter gives the probability `p`.

@@ -71,7 +71,8 @@ impl SelfDrafter {
         skip: SkipSet,
         shape: &StepShape,
     ) -> Result<Self, SpeculateError> {
-        let (growth, choice) = Growth::equal(session.set(), shape)?;
+        Growth::expect_width(session.set(), shape)?;
+        let (growth, choice) = Growth::equal(shape)?;
         let nodes = shape.tree_nodes();
         Ok(Self {
             source,

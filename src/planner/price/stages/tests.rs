@@ -64,6 +64,21 @@ fn a_plain_step_is_a_chain_into_the_next() {
     assert_eq!(lines, expected);
 }
 
+/// What was measured of a block drafter is a whole proposal of so many nodes.
+#[test]
+fn a_block_is_priced_as_one_growth_however_deep() {
+    for (depth, us) in [(1, 20), (2, 40), (9, 40)] {
+        let lines = described(&graph(Schedule::Plain, Tail::Block, depth, None));
+        let first = format!("draft {us} << accept << commit");
+        let rest =
+            ["prune < draft", "mask < prune", "verify 100 < mask", "accept < verify", "commit < accept"];
+        assert_eq!(lines[0], first);
+        assert_eq!(lines[1..], rest);
+    }
+    let walked = described(&graph(Schedule::DeviceWalk, Tail::Block, 2, None));
+    assert_eq!(walked, ["draft 40 << verify", "prune < draft", "mask < prune", "verify 101 < mask"]);
+}
+
 #[test]
 fn heads_drafted_ahead_are_the_first_growths_of_the_next_step() {
     let lines = described(&graph(Schedule::HeadAhead, Tail::Shared, 2, None));
