@@ -80,7 +80,7 @@ fn a_killed_build_goes_on_and_ends_with_the_same_bytes() {
     let scores = scores_of(&path);
     let expected = fs::read(store()).expect("built");
     let mut kills = 0;
-    for least in [1, 2_000, 4_500, 10_000] {
+    for least in [1, 20_000, 45_000, 100_000] {
         let mut child = build(model(), &path).stdout(Stdio::null()).spawn().expect("yggc starts");
         let size = || fs::metadata(&scores).map_or(0, |found| found.len());
         while size() < least && child.try_wait().expect("it can be asked").is_none() {

@@ -435,36 +435,6 @@ fn a_block_drafter_changes_no_token() {
 }
 
 #[test]
-fn lookup_changes_no_token() {
-    shows_something(run(Kind::Free(Free::Lookup), 120), (300, 100));
-}
-
-#[test]
-fn retrieval_changes_no_token() {
-    shows_something(run(Kind::Free(Free::Retrieval), 120), (800, 400));
-}
-
-#[test]
-fn a_prior_changes_no_token() {
-    shows_something(run(Kind::Free(Free::Prior), 120), (800, 400));
-}
-
-#[test]
-fn a_suffix_changes_no_token() {
-    shows_something(run(Kind::Free(Free::Suffix), 120), (300, 100));
-}
-
-#[test]
-fn recycling_changes_no_token() {
-    shows_something(run(Kind::Free(Free::Recycling), 120), (3_000, 100));
-}
-
-#[test]
-fn n_grams_change_no_token() {
-    shows_something(run(Kind::Free(Free::Ngram), 120), (3_000, 100));
-}
-
-#[test]
 fn a_mixture_changes_no_token() {
     shows_something(run(Kind::Mixed, 200), (5_000, 300));
 }

@@ -33,7 +33,7 @@ pub const SORTED_TOKENS: usize = 32;
 pub const PRIOR_TOKENS: usize = 3;
 /// Continuations of a context that are kept. A wider tree than eight children of a node never paid.
 pub const PRIOR_OFFERS: usize = 8;
-/// Bytes of an entry: the context, its continuations, and their log-probabilities as halves.
+/// Bytes of an entry: the context, its continuations, and their log-probabilities in 16 bits each.
 pub(super) const PRIOR_BYTES: usize = 4 * PRIOR_TOKENS + (4 + 2) * PRIOR_OFFERS;
 
 const MAGIC: &[u8; 8] = b"YGGCORP\0";

@@ -8,12 +8,12 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use half::f16;
-
 use crate::sample::Candidate;
 
 use super::layout::{END, PRIOR_BYTES, PRIOR_OFFERS, PRIOR_TOKENS};
 
+/// Log-probabilities are kept in so many parts of a nat below 0: 32 nats fit 16 bits, and the error is below a thousandth.
+const PARTS: f32 = 2048.0;
 /// Stands for a continuation that is not there: no vocabulary has this token.
 const NONE: u32 = u32::MAX;
 
@@ -22,55 +22,56 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     tokens: [u32; PRIOR_OFFERS],
-    log_probs: [f16; PRIOR_OFFERS],
+    /// How many [`PARTS`] of a nat the log-probabilities are below 0.
+    below: [u16; PRIOR_OFFERS],
 }
 
 impl Offer {
     /// Bytes of [`to_bytes`](Self::to_bytes).
     pub const BYTES: usize = (4 + 2) * PRIOR_OFFERS;
     /// Nothing.
-    pub const EMPTY: Self =
-        Self { tokens: [NONE; PRIOR_OFFERS], log_probs: [f16::NEG_INFINITY; PRIOR_OFFERS] };
+    pub const EMPTY: Self = Self { tokens: [NONE; PRIOR_OFFERS], below: [u16::MAX; PRIOR_OFFERS] };
 
     /// The first of these candidates, which are the most probable first.
     pub fn of(candidates: &[Candidate]) -> Self {
         let mut this = Self::EMPTY;
         for (i, candidate) in candidates.iter().take(PRIOR_OFFERS).enumerate() {
             this.tokens[i] = candidate.token;
-            this.log_probs[i] = f16::from_f32(candidate.log_prob);
+            // Beyond the ends it saturates; of what is no number the larger one is taken.
+            this.below[i] = (-candidate.log_prob.max(f32::MIN) * PARTS).round() as u16;
         }
         this
     }
 
     /// The tokens, the most probable first.
     pub fn candidates(&self) -> impl Iterator<Item = Candidate> {
-        let all = self.tokens.into_iter().zip(self.log_probs);
-        all.map(|(token, log_prob)| Candidate { token, log_prob: log_prob.to_f32() })
+        let all = self.tokens.into_iter().zip(self.below);
+        all.map(|(token, below)| Candidate { token, log_prob: -f32::from(below) / PARTS })
             .take_while(|candidate| candidate.token != NONE)
     }
 
-    /// Tokens, then log-probabilities, little-endian.
+    /// Tokens, then how far each is below 0, little-endian.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let (tokens, log_probs) = bytes.split_at_mut(4 * PRIOR_OFFERS);
+        let (tokens, all_below) = bytes.split_at_mut(4 * PRIOR_OFFERS);
         for (place, token) in tokens.as_chunks_mut().0.iter_mut().zip(self.tokens) {
             *place = token.to_le_bytes();
         }
-        for (place, log_prob) in log_probs.as_chunks_mut().0.iter_mut().zip(self.log_probs) {
-            *place = log_prob.to_le_bytes();
+        for (place, below) in all_below.as_chunks_mut().0.iter_mut().zip(self.below) {
+            *place = below.to_le_bytes();
         }
         bytes
     }
 
     /// What [`to_bytes`](Self::to_bytes) wrote.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
-        let (tokens, log_probs) = bytes.split_at(4 * PRIOR_OFFERS);
+        let (tokens, all_below) = bytes.split_at(4 * PRIOR_OFFERS);
         let mut this = Self::EMPTY;
         for (token, bytes) in this.tokens.iter_mut().zip(tokens.as_chunks().0) {
             *token = u32::from_le_bytes(*bytes);
         }
-        for (log_prob, bytes) in this.log_probs.iter_mut().zip(log_probs.as_chunks().0) {
-            *log_prob = f16::from_le_bytes(*bytes);
+        for (below, bytes) in this.below.iter_mut().zip(all_below.as_chunks().0) {
+            *below = u16::from_le_bytes(*bytes);
         }
         this
     }

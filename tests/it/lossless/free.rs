@@ -5,6 +5,7 @@ use yggc::{
     speculate::{Drafter, Lookup, Ngram, Prior, Recycling, Retrieval, StepShape, Suffix},
 };
 
+use super::{Kind, run, shows_something};
 use crate::{retrieval::store, tiny_model::Dice};
 
 /// A drafter that runs no model.
@@ -88,4 +89,34 @@ fn any_texts(truth: &[u32], vocabulary: usize, dice: &mut Dice) -> Vec<Vec<u32>>
         truth[begin..].iter().map(some).collect()
     };
     (0..12).map(|_| text()).collect()
+}
+
+#[test]
+fn lookup_changes_no_token() {
+    shows_something(run(Kind::Free(Free::Lookup), 120), (300, 100));
+}
+
+#[test]
+fn retrieval_changes_no_token() {
+    shows_something(run(Kind::Free(Free::Retrieval), 120), (800, 400));
+}
+
+#[test]
+fn a_prior_changes_no_token() {
+    shows_something(run(Kind::Free(Free::Prior), 120), (800, 400));
+}
+
+#[test]
+fn a_suffix_changes_no_token() {
+    shows_something(run(Kind::Free(Free::Suffix), 120), (300, 100));
+}
+
+#[test]
+fn recycling_changes_no_token() {
+    shows_something(run(Kind::Free(Free::Recycling), 120), (3_000, 100));
+}
+
+#[test]
+fn n_grams_change_no_token() {
+    shows_something(run(Kind::Free(Free::Ngram), 120), (3_000, 100));
 }

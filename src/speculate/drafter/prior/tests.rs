@@ -14,8 +14,11 @@ fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
     StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
 }
 
+/// A text, and what the model offers after it, with probabilities.
+type Offered = (&'static [u32], &'static [(u32, f32)]);
+
 /// A store in which the model offers these tokens with these probabilities after the last token of each snippet.
-fn store(snippets: &[(&[u32], &[(u32, f32)])]) -> (TempDir, CorpusStore) {
+fn store(snippets: &[Offered]) -> (TempDir, CorpusStore) {
     let mut corpus = Corpus::default();
     for (snippet, offered) in snippets {
         let candidates = offered.iter().map(|(token, p)| Candidate { token: *token, log_prob: p.ln() });
@@ -55,7 +58,7 @@ fn paths(tree: &TokenTree) -> Vec<Vec<u32>> {
 }
 
 /// After 1 comes 2 or 3, after 1 2 usually 4, but 5 after 9 1 2.
-const OFFERED: [(&[u32], &[(u32, f32)]); 5] = [
+const OFFERED: [Offered; 5] = [
     (&[1], &[(2, 0.6), (3, 0.3)]),
     (&[1, 2], &[(4, 0.9)]),
     (&[8, 1, 2], &[(4, 0.8)]),
@@ -96,19 +99,19 @@ fn no_proposal_exceeds_its_limits() {
 /// Drawn by the noise from the very distribution that the table has, the first child is the winner as often as it says.
 #[test]
 fn values_under_noise_are_the_chances_to_win() {
-    let odds = [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.06), (5, 0.04)];
-    let (_folder, store) = store(&[(&[9], &odds)]);
+    const ODDS: [(u32, f32); 5] = [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.06), (5, 0.04)];
+    let (_folder, store) = store(&[(&[9], &ODDS)]);
     let draws = 4_000;
     for temperature in [0.7, 1.0] {
         let (mut won, mut said) = (0.0, 0.0);
-        let tempered: Vec<f32> = odds.iter().map(|(_, p)| p.ln() / temperature).collect();
+        let tempered: Vec<f32> = ODDS.iter().map(|(_, p)| p.ln() / temperature).collect();
         for seed in 0..draws {
             let coupling = Coupling::of(Sampling { temperature, seed, ..Sampling::GREEDY }).unwrap();
             let tree = proposed(&store, &[3, 9], &shape(1, 2, 9), Some(&coupling));
             let first = tree.children(NodeId::ROOT).next().unwrap();
-            let weight = |i: usize| tempered[i].exp() * coupling.odds(2, odds[i].0);
-            let best = (0..odds.len()).max_by(|a, b| weight(*a).total_cmp(&weight(*b))).unwrap();
-            won += f64::from(u8::from(tree.token(first) == odds[best].0));
+            let weight = |i: usize| tempered[i].exp() * coupling.odds(2, ODDS[i].0);
+            let best = (0..ODDS.len()).max_by(|a, b| weight(*a).total_cmp(&weight(*b))).unwrap();
+            won += f64::from(u8::from(tree.token(first) == ODDS[best].0));
             said += f64::from(tree.value(first));
         }
         let (won, said) = (won / draws as f64, said / draws as f64);
