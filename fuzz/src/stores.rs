@@ -20,8 +20,8 @@ const SHAPE: StepShape =
     StepShape { depth: 6, draft_width: 3, verify_width: 16, top_k: 0, draft_temperature: 1.0 };
 
 /// Opens a store and looks for what its own tokens go on with. After a zero byte the input is a file; after any other,
-/// `n`, it is the number of tokens in the vocabulary, how many entries each prior table has, a byte each, and the words of
-/// a file of `n` snippets, whose header is made here.
+/// `n`, it is the number of tokens in the vocabulary, how many entries each prior table has, a byte each, and the words
+/// of a file of `n` snippets, whose header is made here.
 pub fn check(input: &[u8]) -> bool {
     let file = match input {
         [] => Vec::new(),

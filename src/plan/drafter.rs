@@ -178,8 +178,8 @@ impl DrafterId {
         Self::ALL.into_iter().find(|kind| name.strip_prefix(kind.name()).is_some_and(is_variant))
     }
 
-    /// The kind that runs the model of a mixture of this name, `substitute` of `mixed_substitute4`; `None` of mixtures without a model and of other
-    /// drafters. Profiles have the mixture if they measure both kinds.
+    /// The kind that runs the model of a mixture of this name, `substitute` of `mixed_substitute4`; `None` of mixtures
+    /// without a model and of other drafters. Profiles have the mixture if they measure both kinds.
     pub fn of_mixed_model(name: &str) -> Option<Self> {
         let variant = name.strip_prefix(Self::Mixed.name())?.strip_prefix('_')?;
         let kind = Self::of_name(variant)?;

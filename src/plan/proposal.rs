@@ -19,7 +19,8 @@ pub trait ReplayDrafter: std::fmt::Debug + Send {
         tree: &mut TokenTree,
     );
 
-    /// The drafters that it is made of, each of which is trusted by itself, where it shares a tree with one that runs a model.
+    /// The drafters that it is made of, each of which is trusted by itself, where it shares a tree with one that runs a
+    /// model.
     fn parts(&mut self) -> &mut [Box<dyn ReplayDrafter>] {
         &mut []
     }

@@ -1,8 +1,9 @@
-//! A tree that several drafters share: each proposes by itself, and the rows of the step go to the nodes that are worth most. Pure.
+//! A tree that several drafters share: each proposes by itself, and the rows of the step go to the nodes that are worth
+//! most. Pure.
 //!
-//! A node that several propose is one node, worth what the most trusted of them gives it. How far each is trusted is the arbiter's
-//! policy, [`Trust`]: it follows what became of the drafter's proposals, so the same history always shares the rows alike. The decoder and the
-//! planner's replays fill the tree by the same functions.
+//! A node that several propose is one node, worth what the most trusted of them gives it. How far each is trusted is
+//! the arbiter's policy, [`Trust`]: it follows what became of the drafter's proposals, so the same history always
+//! shares the rows alike. The decoder and the planner's replays fill the tree by the same functions.
 use crate::tree::{NodeId, TokenTree};
 
 use super::{NodeOutcome, Trust, node_outcomes};
@@ -40,7 +41,8 @@ struct Proposed {
 }
 
 impl Proposed {
-    /// Pinned first, then worth more first. Of equals the earlier part's, then the lower id: no node comes before its parent.
+    /// Pinned first, then worth more first. Of equals the earlier part's, then the lower id: no node comes before its
+    /// parent.
     fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
         let by_worth = b.pinned.cmp(&a.pinned).then(b.worth.total_cmp(&a.worth));
         by_worth.then(a.part.cmp(&b.part)).then(a.node.cmp(&b.node))
@@ -78,7 +80,8 @@ impl Part {
 }
 
 impl SharedTree {
-    /// Room for proposals of so many nodes each, roots included, one of every drafter. All are taken at their word at first.
+    /// Room for proposals of so many nodes each, roots included, one of every drafter. All are taken at their word at
+    /// first.
     pub fn with_capacities(nodes: impl IntoIterator<Item = usize>) -> Self {
         let parts: Vec<Part> = nodes.into_iter().map(Part::with_capacity).collect();
         let all = parts.iter().map(|part| part.tree.capacity()).sum();
@@ -102,8 +105,8 @@ impl SharedTree {
         &mut self.parts[part].tree
     }
 
-    /// How probable it is that the text follows some path of the proposals so far to `depth`, which is 1 or more, by the most trusted
-    /// path that is as deep; 0 without one.
+    /// How probable it is that the text follows some path of the proposals so far to `depth`, which is 1 or more, by
+    /// the most trusted path that is as deep; 0 without one.
     pub fn followed_to(&mut self, depth: u32) -> f32 {
         let mut best = 0.0_f32;
         for part in &mut self.parts {

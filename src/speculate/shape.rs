@@ -47,7 +47,8 @@ impl StepShape {
         }
     }
 
-    /// The shape of the trees that the model of a drafter grows in such steps: of a mixture they may be less deep than what it copies.
+    /// The shape of the trees that the model of a drafter grows in such steps: of a mixture they may be less deep than
+    /// what it copies.
     pub fn of_model(&self, drafter: &DrafterKind) -> Self {
         let growths = drafter.mixed_model().map_or(usize::MAX, |model| model.growths as usize);
         Self { depth: self.depth.min(growths), ..*self }

@@ -1,7 +1,7 @@
 //! Mixtures with a model: copies first, the model where they are not certain, one tree of both.
 //!
-//! The judges are plain decoding for tokens, a drafter that reads the text for the first time for what one proposes that was left out before, and
-//! a decoder that takes every step for what the planner replays.
+//! The judges are plain decoding for tokens, a drafter that reads the text for the first time for what one proposes
+//! that was left out before, and a decoder that takes every step for what the planner replays.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -411,8 +411,9 @@ fn recorded_whole() -> (Arc<Loaded>, Profile) {
     })
 }
 
-/// Of a tree as wide as the recorded one no node is missing, and answers that are recorded whole have nothing that leads up to them, so the replay
-/// is exact: every step of it is the decoder's, with what the drafters are trusted with from all steps before.
+/// Of a tree as wide as the recorded one no node is missing, and answers that are recorded whole have nothing that
+/// leads up to them, so the replay is exact: every step of it is the decoder's, with what the drafters are trusted with
+/// from all steps before.
 #[test]
 fn a_replayed_mixture_takes_the_steps_that_a_decoder_takes() {
     let (loaded, profile) = recorded_whole();

@@ -201,7 +201,8 @@ pub(crate) fn retrieval(texts: u32) -> Retrieval {
     Retrieval::new(store(texts), 16, 1, &SHAPE).expect("lengths in order")
 }
 
-/// A store of the prompt and of some `texts` of 400 tokens, in which the model offers what comes next and what comes after.
+/// A store of the prompt and of some `texts` of 400 tokens, in which the model offers what comes next and what comes
+/// after.
 fn store(texts: u32) -> CorpusStore {
     let mut corpus = Corpus::default();
     let mut push = |text: &[u32]| {

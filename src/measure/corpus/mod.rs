@@ -2,8 +2,8 @@
 //!
 //! After SPECTRA (ACL 2025): a corpus refined by the verifier's perplexity suggests what the verifier itself would say. The walk:
 //! [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file next to the output
-//! ([`ScoreFile`]), with what the model offered at each place; [`Selection`] keeps the best, and the kept ones are sorted into
-//! a store that takes its name when it is whole. Memory is bounded by what is kept, not by the inputs.
+//! ([`ScoreFile`]), with what the model offered at each place; [`Selection`] keeps the best, and the kept ones are
+//! sorted into a store that takes its name when it is whole. Memory is bounded by what is kept, not by the inputs.
 //!
 //! Invariant: a build that was killed at any time and begun again ends with the same bytes as one that was not.
 
@@ -184,8 +184,8 @@ fn kept(
     Ok(corpus)
 }
 
-/// A snippet with the mean negative log-likelihood of its tokens, of the first one too where texts begin with a token of their
-/// own, and with what the model offers after each but the last.
+/// A snippet with the mean negative log-likelihood of its tokens, of the first one too where texts begin with a token
+/// of their own, and with what the model offers after each but the last.
 fn scored(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result<Known, Error> {
     let tokenizer = loaded.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());

@@ -11,9 +11,9 @@ const CERTAIN: &str = "certain_percent";
 
 /// Two or more different drafters, of which one at most runs a model.
 ///
-/// Flat, so that no file can nest it. Beside a model stand only drafters whose proposals follow from the text ([`RecordedAs::Requests`]): so every
-/// shape of the common tree is replayed from the recorded trees of the model and the recorded text. A drafter is described with one file, so a
-/// corpus store and a drafter model exclude each other.
+/// Flat, so that no file can nest it. Beside a model stand only drafters whose proposals follow from the text
+/// ([`RecordedAs::Requests`]): so every shape of the common tree is replayed from the recorded trees of the model and
+/// the recorded text. A drafter is described with one file, so a corpus store and a drafter model exclude each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mixture {
     /// Longest and shortest suffix looked for.
@@ -34,7 +34,8 @@ pub struct MixedModel {
     drafter: ModelPart,
     /// Most growths of its tree in a step, which may be fewer than copies are deep.
     pub growths: u32,
-    /// How probable in percent it must be that the text follows a copy as deep as the model's tree grows, for a step to do without the model.
+    /// How probable in percent it must be that the text follows a copy as deep as the model's tree grows, for a step to
+    /// do without the model.
     pub certain_percent: u32,
 }
 
@@ -87,14 +88,15 @@ impl MixedModel {
 }
 
 impl Mixture {
-    /// Continuations that each copying drafter proposes beside a model: the best, and one for where it fails. What the third and later ones
-    /// guess, the model knows better.
+    /// Continuations that each copying drafter proposes beside a model: the best, and one for where it fails. What the
+    /// third and later ones guess, the model knows better.
     pub const COPIES: u32 = 2;
 
     /// The mixture of `parts`, in whatever order.
     ///
     /// # Errors
-    /// [`PlanError::DrafterParameters`] if there are fewer than two, two of a kind, two that run a model, or ones that cannot be mixed.
+    /// [`PlanError::DrafterParameters`] if there are fewer than two, two of a kind, two that run a model, or ones that
+    /// cannot be mixed.
     pub fn of(parts: &[DrafterKind]) -> Result<Self, PlanError> {
         let (lookup, suffix, retrieval, prior, ngram) = (None, None, None, None, None);
         let mut all = Self { lookup, suffix, retrieval, prior, ngram, recycling: false, model: None };
@@ -171,7 +173,8 @@ impl Mixture {
         self.retrieval.as_ref().map(|(store, _, _)| store).or(self.prior.as_ref())
     }
 
-    /// What steps of `shape` allow each copying drafter beside a model: as deep as the step, no more nodes than it verifies.
+    /// What steps of `shape` allow each copying drafter beside a model: as deep as the step, no more nodes than it
+    /// verifies.
     pub fn limits_of_copies(shape: Shape) -> ProposalLimits {
         let Shape { depth, draft_width: _, verify_width } = shape;
         ProposalLimits {
@@ -203,7 +206,8 @@ impl Mixture {
 
 impl DrafterSettings for Mixture {
     const NAME: &'static str = "mixed";
-    const SUMMARY: &'static str = "Several drafters in one tree, weighted by their recent success: all without a model, or copies beside one with a model";
+    const SUMMARY: &'static str = "Several drafters in one tree, weighted by their recent \
+                                   success: all without a model, or copies beside one with a model";
     const RECORDED_AS: RecordedAs = RecordedAs::LiveSteps;
 
     fn facts(&self) -> DrafterFacts<'_> {
@@ -218,7 +222,8 @@ impl DrafterSettings for Mixture {
         }
     }
 
-    /// An empty list for every drafter, and its parameters after its name and a dot; what is set for a model under names of their own.
+    /// An empty list for every drafter, and its parameters after its name and a dot; what is set for a model under
+    /// names of their own.
     fn parameters(&self) -> Parameters {
         let mut all = Parameters::new();
         for part in self.parts() {

@@ -74,7 +74,8 @@ pub enum RecordedAs {
     LiveSteps,
     /// The requests alone: its proposals follow from the text.
     Requests,
-    /// Nothing of its own: its tree is made of one that is recorded as another drafter's, and of what follows from the text.
+    /// Nothing of its own: its tree is made of one that is recorded as another drafter's, and of what follows from the
+    /// text.
     Merged,
 }
 

@@ -26,8 +26,8 @@ const MISSED: u32 = 16;
 /// The highest correlation of neighbouring steps that is believed: few steps overstate it.
 const MOST_CORRELATED: f64 = 0.8;
 
-/// The limits of the requests of a sub-plan whose steps earned `by_prompt` and whose model's forwards were measured as those of `model`;
-/// [`GuardLimits::DEFAULT`] to lose of fewer than two prompts.
+/// The limits of the requests of a sub-plan whose steps earned `by_prompt` and whose model's forwards were measured as
+/// those of `model`; [`GuardLimits::DEFAULT`] to lose of fewer than two prompts.
 pub(in crate::planner) fn guard_limits(
     (table, context): (&LatencyTable, u32),
     (sub_plan, model): (&SubPlan, &DrafterName),

@@ -1,9 +1,11 @@
-//! Replaying drafters that copy beside one that runs a model: the recorded trees of that one, merged with what the copies propose at the same places.
+//! Replaying drafters that copy beside one that runs a model: the recorded trees of that one, merged with what the
+//! copies propose at the same places.
 //!
-//! Copies follow from the text, and the model's trees were recorded at places of it, so every step that a mixture would take there is known without
-//! running it: both proposals, which nodes of them are verified ([`SharedTree`]), whether the model would have been left out, and how far the text goes
-//! along. What the drafters are trusted with follows from the replayed steps, as it does from a request's. Few places of an answer in a row are
-//! recorded, so a few steps by copies alone lead up to them.
+//! Copies follow from the text, and the model's trees were recorded at places of it, so every step that a mixture would
+//! take there is known without running it: both proposals, which nodes of them are verified ([`SharedTree`]), whether
+//! the model would have been left out, and how far the text goes along. What the drafters are trusted with follows from
+//! the replayed steps, as it does from a request's. Few places of an answer in a row are recorded, so a few steps by
+//! copies alone lead up to them.
 use std::{collections::BTreeMap, ops::Range};
 
 use ygg_profiler::{TokenTrace, Trace};
@@ -19,14 +21,15 @@ use crate::{
     policy::{RowScratch, SharedTree},
 };
 
-/// Tokens before the recorded places of an answer from which steps by copies lead up to them: what such a step accepted lately has been seen then.
+/// Tokens before the recorded places of an answer from which steps by copies lead up to them: what such a step accepted
+/// lately has been seen then.
 const LEAD: usize = 16;
 
 /// What decides the time of a step: the width that it ran at, and whether the model was run.
 pub type MergedStep = (u32, bool);
 
-/// Replays the steps of a mixture of `copies`, in its order, and `model`, whose trees along `requests` are recorded in `traces`, in `shape` and with as
-/// many rows verified as `choice` says.
+/// Replays the steps of a mixture of `copies`, in its order, and `model`, whose trees along `requests` are recorded in
+/// `traces`, in `shape` and with as many rows verified as `choice` says.
 ///
 /// # Panics
 /// If there is no trace, or a trace keeps fewer candidates than the draft width.
@@ -68,7 +71,8 @@ struct Replayed<'s> {
 }
 
 impl MergedReplay<'_> {
-    /// What the steps accepted with as many rows verified as `choice` says. `copies` are the drafters without a model, in the order of the mixture.
+    /// What the steps accepted with as many rows verified as `choice` says. `copies` are the drafters without a model,
+    /// in the order of the mixture.
     pub(in crate::planner) fn tally(
         &self,
         copies: &mut [Box<dyn ReplayDrafter>],

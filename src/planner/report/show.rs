@@ -182,7 +182,8 @@ fn ms(us: f64) -> String {
     format!("{:.digits$} ms", us / 1e3)
 }
 
-/// A line for every other drafter, the most promising first, and for each that was no candidate, `most` at most; with an empty line after them.
+/// A line for every other drafter, the most promising first, and for each that was no candidate, `most` at most; with
+/// an empty line after them.
 fn write_losers(out: &mut String, plan: &Plan, most: usize) -> fmt::Result {
     let band = &plan.bands[0];
     let is_loser =

@@ -1,8 +1,9 @@
-//! The search of mixtures with a model: the shape that is best for the model alone, and what is better about it where copies share the tree.
+//! The search of mixtures with a model: the shape that is best for the model alone, and what is better about it where
+//! copies share the tree.
 //!
-//! A step of a mixture depends on those before it, by what its drafters are trusted with, so every shape is replayed by itself
-//! ([`MergedReplay`]). From the model's own best shape one setting after another is moved as long as that pays: coordinate descent, since the price is
-//! flat about its least and each setting says little of the others.
+//! A step of a mixture depends on those before it, by what its drafters are trusted with, so every shape is replayed by
+//! itself ([`MergedReplay`]). From the model's own best shape one setting after another is moved as long as that pays:
+//! coordinate descent, since the price is flat about its least and each setting says little of the others.
 use std::collections::BTreeMap;
 
 use ygg_profiler::{DrafterName, TableError, Trace};
@@ -26,7 +27,8 @@ use crate::planner::{
     search::origin::{Evidence, Origin, Search, speculative},
 };
 
-/// How certain copies must be for the model to be left out, in percent: from what is hardly likelier than not to what never fails.
+/// How certain copies must be for the model to be left out, in percent: from what is hardly likelier than not to what
+/// never fails.
 const CERTAIN: [u32; 4] = [40, 60, 80, 95];
 /// Rounds of descent: the second moves little.
 const ROUNDS: usize = 3;
@@ -79,7 +81,8 @@ struct Settings {
 }
 
 impl Search<'_> {
-    /// A mixture with a model. At a longer context than was recorded its growths and its certainty are those of the first context.
+    /// A mixture with a model. At a longer context than was recorded its growths and its certainty are those of the
+    /// first context.
     ///
     /// # Errors
     /// [`SearchError::NoEvidence`] where its model's drafter has no recorded steps or latencies.
@@ -222,7 +225,8 @@ impl<'s> MergedSpace<'s> {
         })
     }
 
-    /// Whether steps may go like this: the model's tree within the common one, a shape that the fix admits, and enough recorded of its nodes.
+    /// Whether steps may go like this: the model's tree within the common one, a shape that the fix admits, and enough
+    /// recorded of its nodes.
     fn is_open(&mut self, place: &Place) -> bool {
         let Settings { shape, growths, .. } = self.settings(place);
         let shapes = speculative(shape.depth, shape.draft_width, &self.values[VERIFY_WIDTH]);
@@ -236,7 +240,8 @@ impl<'s> MergedSpace<'s> {
                 .is_some_and(|share| *share <= MOST_MISSING)
     }
 
-    /// The open place that is nearest to the shape of a sub-plan of the model alone, with copies somewhat deeper; `None` if none is open.
+    /// The open place that is nearest to the shape of a sub-plan of the model alone, with copies somewhat deeper;
+    /// `None` if none is open.
     fn begin(&mut self, seed: &SubPlan) -> Option<Place> {
         let Shape { depth, draft_width, verify_width } = seed.shape();
         let temperature = self.traces.iter().position(|(t, _)| *t == seed.draft_temperature).unwrap_or(0);

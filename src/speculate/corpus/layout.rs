@@ -1,5 +1,5 @@
-//! The layout of a store file: a checked header, the symbols of all snippets, the sorted places where text goes on, and the
-//! prior tables.
+//! The layout of a store file: a checked header, the symbols of all snippets, the sorted places where text goes on, and
+//! the prior tables.
 //!
 //! | bytes | what |
 //! |---|---|

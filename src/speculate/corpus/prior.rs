@@ -1,10 +1,10 @@
 //! Prior tables: what the model usually offers after one, two and three tokens.
 //!
-//! An entry is a context, its last token first, and the mean distribution that the model gave wherever the corpus has the
-//! context, cut to the most probable tokens: its own opinion, where texts tell only what their authors wrote next.
+//! An entry is a context, its last token first, and the mean distribution that the model gave wherever the corpus has
+//! the context, cut to the most probable tokens: its own opinion, where texts tell only what their authors wrote next.
 //!
-//! A longer context that stands nowhere but where the next shorter one does has no entry: the shorter one's says the same.
-//! Of more than fit, those that occur most often are kept, and of equals the shorter.
+//! A longer context that stands nowhere but where the next shorter one does has no entry: the shorter one's says the
+//! same. Of more than fit, those that occur most often are kept, and of equals the shorter.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -12,13 +12,14 @@ use crate::sample::Candidate;
 
 use super::layout::{END, PRIOR_BYTES, PRIOR_OFFERS, PRIOR_TOKENS};
 
-/// Log-probabilities are kept in so many parts of a nat below 0: 32 nats fit 16 bits, and the error is below a thousandth.
+/// Log-probabilities are kept in so many parts of a nat below 0: 32 nats fit 16 bits, and the error is below a
+/// thousandth.
 const PARTS: f32 = 2048.0;
 /// Stands for a continuation that is not there: no vocabulary has this token.
 const NONE: u32 = u32::MAX;
 
-/// What the model offered at one place: its most probable tokens with their log-probabilities at temperature 1, the most
-/// probable first.
+/// What the model offered at one place: its most probable tokens with their log-probabilities at temperature 1, the
+/// most probable first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
     tokens: [u32; PRIOR_OFFERS],
@@ -83,8 +84,8 @@ struct Entry {
     places: Range<usize>,
 }
 
-/// The bytes of the tables over `symbols`, where `offers` are what the model offered after the symbols at the given places, and
-/// how many entries each has; at most `most_bytes` in all. The same corpus gives the same bytes.
+/// The bytes of the tables over `symbols`, where `offers` are what the model offered after the symbols at the given
+/// places, and how many entries each has; at most `most_bytes` in all. The same corpus gives the same bytes.
 pub(super) fn encode(
     symbols: &[u32],
     offers: &[(u32, Offer)],
@@ -186,8 +187,8 @@ pub(super) struct PriorTables<'a> {
 }
 
 impl PriorTables<'_> {
-    /// What is known of the longest known context at the end of a text, of which `last` is the last token first, with how many
-    /// tokens that context has.
+    /// What is known of the longest known context at the end of a text, of which `last` is the last token first, with
+    /// how many tokens that context has.
     pub(super) fn find(&self, last: &[u32]) -> Option<(usize, Offer)> {
         let last = &last[..last.len().min(PRIOR_TOKENS)];
         (1..=last.len()).rev().find_map(|tokens| {

@@ -22,8 +22,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Adds a snippet, and what the model offered after each of its first tokens, as far as that is known (not [empty](Offer::EMPTY)); a snippet without
-    /// tokens is none.
+    /// Adds a snippet, and what the model offered after each of its first tokens, as far as that is known (not
+    /// [empty](Offer::EMPTY)); a snippet without tokens is none.
     ///
     /// # Panics
     /// If a token is `u32::MAX`, which no vocabulary has.
@@ -51,8 +51,8 @@ impl Corpus {
         self.snippets
     }
 
-    /// The bytes of a store for a model of `vocabulary` tokens and the given digest, and how many contexts of one token, two and
-    /// three its prior tables have. The same snippets give the same bytes.
+    /// The bytes of a store for a model of `vocabulary` tokens and the given digest, and how many contexts of one
+    /// token, two and three its prior tables have. The same snippets give the same bytes.
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] from 2^32 symbols on.

@@ -114,9 +114,9 @@ impl CorpusStore {
         self.header.priors
     }
 
-    /// What the model usually offers after a text, of which `last` are the last tokens, the very last first: of the longest of its
-    /// ends that the store knows, with how many tokens that has. A file that was overwritten while it was mapped may give
-    /// tokens beyond the vocabulary.
+    /// What the model usually offers after a text, of which `last` are the last tokens, the very last first: of the
+    /// longest of its ends that the store knows, with how many tokens that has. A file that was overwritten while it
+    /// was mapped may give tokens beyond the vocabulary.
     pub fn prior(&self, last: &[u32]) -> Option<(usize, Offer)> {
         let from = HEADER_BYTES + 4 * (self.symbols() + self.ranks());
         let entries = self.file.bytes().get(from..)?.as_chunks().0;

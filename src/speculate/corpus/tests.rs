@@ -226,7 +226,8 @@ fn offer(seed: u8) -> Offer {
     Offer::of(&(0..).zip([0.5, 0.25, 0.125]).map(candidate).collect::<Vec<_>>())
 }
 
-/// What the tables should say after `last`, the very last token first: the mean over all places of the longest known context.
+/// What the tables should say after `last`, the very last token first: the mean over all places of the longest known
+/// context.
 fn expected_prior(snippets: &[(Vec<u32>, Vec<u8>)], last: &[u32]) -> Option<BTreeMap<u32, f64>> {
     (1..=last.len().min(PRIOR_TOKENS)).rev().find_map(|length| {
         let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! Several drafters in one tree: those without a model propose first, then the one that runs a model, unless a copy is nearly certain; the rows of the
-//! step go to the nodes that are worth most ([`SharedTree`]).
+//! Several drafters in one tree: those without a model propose first, then the one that runs a model, unless a copy is
+//! nearly certain; the rows of the step go to the nodes that are worth most ([`SharedTree`]).
 
 use crate::{
     plan::{GrowthChoice, Mixture, ProposalLimits, ReplayDrafter},
@@ -33,12 +33,14 @@ pub struct BesideCopies {
     pub drafter: Box<dyn Drafter>,
     /// The shape of its own trees; their depth is at most the mixture's.
     pub shape: StepShape,
-    /// How probable it must be that the text follows a copy as deep as these trees for a step to do without the drafter. Above 1 none does.
+    /// How probable it must be that the text follows a copy as deep as these trees for a step to do without the
+    /// drafter. Above 1 none does.
     pub certain: f32,
 }
 
 impl Mixed {
-    /// A mixture of drafters without a model that were each made for `shape`. Of nodes worth the same, those of earlier drafters come first.
+    /// A mixture of drafters without a model that were each made for `shape`. Of nodes worth the same, those of earlier
+    /// drafters come first.
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] if there are fewer than two.
@@ -97,7 +99,8 @@ fn copies(mixture: &Mixture, context: &MakeContext<'_>) -> Result<Vec<Box<dyn Dr
     drafters.filter_map(Result::transpose).collect()
 }
 
-/// What a mixture with a model proposes by its copies alone, in steps of `shape`, for measuring what that takes; `None` of other mixtures.
+/// What a mixture with a model proposes by its copies alone, in steps of `shape`, for measuring what that takes; `None`
+/// of other mixtures.
 ///
 /// # Errors
 /// As of the copying drafters.

@@ -1,10 +1,10 @@
 //! The prior: continues the sequence by what the model usually offers after its last one to three tokens.
 //!
-//! A corpus store holds tables of the model's own mean distributions ([`Offer`](crate::speculate::corpus::Offer)), of the
-//! corpus and so of no request: it speaks from the first step on, where a text that repeats nothing leaves drafters that copy
-//! silent. The tree is the best-first tree over those distributions, of the longest known context at every node. Tables of
-//! n-grams under a text's own are the "context-independent" half of Ou et al. (<https://arxiv.org/abs/2404.08698>); here they
-//! are weighed by the verifier.
+//! A corpus store holds tables of the model's own mean distributions ([`Offer`](crate::speculate::corpus::Offer)), of
+//! the corpus and so of no request: it speaks from the first step on, where a text that repeats nothing leaves drafters
+//! that copy silent. The tree is the best-first tree over those distributions, of the longest known context at every
+//! node. Tables of n-grams under a text's own are the "context-independent" half of Ou et al.
+//! (<https://arxiv.org/abs/2404.08698>); here they are weighed by the verifier.
 //!
 //! The proposal is a pure function of the committed tokens and the store, so the planner replays this very drafter.
 
@@ -27,7 +27,8 @@ use super::{
 
 /// The drafter's mark.
 const SOURCE: Source = DrafterId::Prior.source();
-/// Least probability of a path that is proposed: a row costs a hundredth of a step at best, so what is less likely never pays.
+/// Least probability of a path that is proposed: a row costs a hundredth of a step at best, so what is less likely
+/// never pays.
 const LEAST_VALUE: f32 = 0.01;
 
 /// A continuation that is not in the tree yet.
@@ -92,7 +93,8 @@ impl Prior {
         Ok(Self::new(CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?, shape))
     }
 
-    /// Opens the likeliest continuations, `most` at most, of a node that is in the tree and whose path is worth `value`.
+    /// Opens the likeliest continuations, `most` at most, of a node that is in the tree and whose path is worth
+    /// `value`.
     fn open(
         &mut self,
         (parent, depth, value): (NodeId, u32, f32),
@@ -119,8 +121,8 @@ impl Prior {
     }
 }
 
-/// Makes of log-probabilities at temperature 1 how likely each token wins under the noise of a place, and orders by it. What
-/// the table leaves out is as one token with the rest of the probability and noise that is not known.
+/// Makes of log-probabilities at temperature 1 how likely each token wins under the noise of a place, and orders by it.
+/// What the table leaves out is as one token with the rest of the probability and noise that is not known.
 fn win(coupling: &Coupling, place: usize, children: &mut [Candidate]) {
     let rest = 1.0 - children.iter().map(|child| child.log_prob.exp()).sum::<f32>();
     let tempered = |log_prob: f32| (log_prob / coupling.temperature()).exp();
@@ -150,8 +152,8 @@ impl MakeDrafter for PriorSettings {
 }
 
 impl ReplayDrafter for Prior {
-    /// The likeliest paths, `limits.width` continuations of a node and `limits.depth` tokens deep at most, until the tree has
-    /// `limits.nodes` nodes. A node's value is the probability of its path by the tables.
+    /// The likeliest paths, `limits.width` continuations of a node and `limits.depth` tokens deep at most, until the
+    /// tree has `limits.nodes` nodes. A node's value is the probability of its path by the tables.
     fn propose(
         &mut self,
         history: &[u32],

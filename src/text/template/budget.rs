@@ -89,7 +89,8 @@ impl Budget {
         self.charge(CALL_BYTES)
     }
 
-    /// Charges for a macro that a template makes: the engine keeps a list of them all, and may copy it for every new one.
+    /// Charges for a macro that a template makes: the engine keeps a list of them all, and may copy it for every new
+    /// one.
     pub(super) fn charge_macro(&self) -> Result<(), Error> {
         let before = self.macros.fetch_add(1, Ordering::Relaxed);
         self.charge(CALL_BYTES + MACRO_BYTES.saturating_mul(before))
