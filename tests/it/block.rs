@@ -3,26 +3,21 @@
 //!
 //! `tests/data/block` holds the drafters and the reference outputs; its README says what each has.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use ygg_kernels::{KvFormat, Tier};
 use yggc::{
-    model::{HiddenStateModel, ModelError},
-    runtime::{Choice, ExecutableSet, MarkovHead, Session},
+    model::HiddenStateModel,
+    runtime::{Choice, ExecutableSet, Session},
     sample::{Coupling, Sampling},
-    speculate::{BlockDrafter, Budget, Candidate, Drafter, Stats, StepShape, TraceObserver},
+    speculate::{BlockDrafter, Budget, Candidate, Drafter, Stats, StepShape},
     tree::{NodeId, TokenTree},
 };
 
 use crate::{
-    families,
-    tiny_model::{Class, TinyModel, WIDTHS, bits, is_cuda, session},
+    published_heads::{Best, CANDIDATES, CONTEXT, Heads, Row, Seen, Sets, close, given, same_order},
+    tiny_model::{bits, is_cuda, session},
 };
 
 const HEADS: [&str; 6] = [
@@ -33,29 +28,14 @@ const HEADS: [&str; 6] = [
     "speculators-dflash-phi3",
     "speculators-dspark-gemma2",
 ];
-/// Short enough for the usual rotation of every verifier.
-const CONTEXT: usize = 64;
-/// Distance of logits from which on their order must be the reference's, and the largest difference of an element of a
-/// hidden row, relative to the row's largest where that is above 1.
-const LIMITS: (f32, f32) = (0.01, 1e-3);
-/// The same on a GPU, which rounds activations to 8 bits of mantissa, in every layer.
-const LIMITS_OF_BF16: (f32, f32) = (0.5, 0.15);
-const CANDIDATES: usize = 8;
+const KIND: Heads = Heads("block");
 
 #[derive(Debug, Deserialize)]
 struct Expected {
-    verifier: String,
     layers: Vec<usize>,
     token_ids: Vec<u32>,
     rows: Vec<Row>,
     block: Vec<Place>,
-}
-
-/// Rows of the verifier that the drafter is given with the token at a place.
-#[derive(Debug, Deserialize)]
-struct Row {
-    place: usize,
-    row: Vec<f32>,
 }
 
 /// A place that the block drafts.
@@ -69,66 +49,18 @@ struct Place {
 }
 
 #[derive(Debug, Deserialize)]
-struct Best {
-    candidates: Vec<u32>,
-    logits: Vec<f32>,
-}
-
-#[derive(Debug, Deserialize)]
 struct After {
     token: u32,
     #[serde(flatten)]
     best: Best,
 }
 
-fn limits() -> (f32, f32) {
-    if is_cuda() { LIMITS_OF_BF16 } else { LIMITS }
-}
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/block").join(name)
-}
-
 fn expected(name: &str) -> Expected {
-    let bytes = fs::read(data(name).join("expected.json")).expect("the reference is there");
-    serde_json::from_slice(&bytes).expect("a reference")
+    KIND.expected(name)
 }
 
-fn head(name: &str) -> HiddenStateModel {
-    let opened = HiddenStateModel::open(&data(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    opened.expect("it says what it is")
-}
-
-fn verifier(name: &str) -> &'static TinyModel {
-    let folder = format!("{} as Folder", expected(name).verifier);
-    families::models().iter().find(|model| model.name == folder).expect("a family")
-}
-
-/// The Markov head of a drafter, if it has one.
-pub(crate) fn markov(head: &HiddenStateModel) -> Option<MarkovHead> {
-    let tables = head.markov_tables().expect("tables that fit")?;
-    Some(MarkovHead::new(tables.rank, tables.previous, tables.next, tables.tokens))
-}
-
-/// Executables of a verifier that keep the rows that its drafter reads, and those of the drafter.
-fn sets(name: &str) -> (Arc<ExecutableSet>, Arc<ExecutableSet>) {
-    let (model, head) = (verifier(name), head(name));
-    let tier = if is_cuda() { Tier::Cuda } else { Tier::Portable };
-    let set = model.build(Class::native(tier), KvFormat::F32, WIDTHS.to_vec());
-    let weights = Arc::clone(&model.model.weights);
-    let (graph, both) = head.over(set.graph(), Arc::clone(&weights)).expect("its verifier");
-    let set = set.with_kept_layers(weights.as_ref(), graph.layers_read()).expect("it compiles");
-    let context = head.context(set.model_context());
-    let draft = set.block_beside(&graph, both.as_ref(), context).expect("it compiles");
-    (Arc::new(set), Arc::new(draft.with_markov(markov(&head))))
-}
-
-/// What is given with the token at a place: a part of every layer that the drafter reads.
-fn given(verifying: &Session, layers: &[usize], place: usize) -> Vec<f32> {
-    let (kept, width) = (verifying.set().kept_layers(), verifying.set().model_width());
-    let row = verifying.committed_hidden(place).expect("it is kept");
-    let part = |layer: &usize| kept.iter().position(|kept| kept == layer).expect("a kept layer");
-    layers.iter().flat_map(|layer| &row[part(layer) * width..][..width]).copied().collect()
+fn sets(name: &str) -> Sets {
+    KIND.sets(name)
 }
 
 /// A verifier that has read all of a text but its last token.
@@ -142,44 +74,12 @@ fn verifying(name: &str, set: &Arc<ExecutableSet>) -> Session {
     verifying
 }
 
-#[track_caller]
-fn close(found: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
-    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    let (_, tolerance) = limits();
-    assert!(worst <= tolerance * largest, "{what}: off by {worst} where the largest is {largest}");
-}
-
-/// Compares candidates wherever margins are clear; gives how many were.
-#[track_caller]
-fn same_order(found: &[u32], best: &Best, what: &str) -> usize {
-    let (least, _) = limits();
-    let is_clear = |place: usize| best.logits[place] - best.logits[place + 1] > least;
-    let clear: Vec<usize> = (0..best.logits.len() - 1)
-        .filter(|place| is_clear(*place) && (*place == 0 || is_clear(place - 1)))
-        .collect();
-    for place in &clear {
-        assert_eq!(
-            found[*place], best.candidates[*place],
-            "{what}, candidate {place} of {:?}",
-            best.candidates
-        );
-    }
-    clear.len()
-}
-
 /// A row of a block: its hidden row, and its candidates with what they are worth.
 type BlockRow = (Vec<f32>, Vec<(u32, f32)>);
 
 /// Reads the text before the last token in parts of at most `part` tokens, and gives the rows and candidates of the
 /// block behind it.
-fn drafted(
-    name: &str,
-    (set, draft): &(Arc<ExecutableSet>, Arc<ExecutableSet>),
-    part: usize,
-    threads: usize,
-) -> Vec<BlockRow> {
+fn drafted(name: &str, (set, draft): &Sets, part: usize, threads: usize) -> Vec<BlockRow> {
     let Expected { layers, token_ids: tokens, .. } = expected(name);
     let verifying = verifying(name, set);
     let block = draft.block_rows().expect("a block drafter");
@@ -237,20 +137,10 @@ fn candidates_and_hidden_rows_are_the_references() {
     }
 }
 
-/// Candidates of nodes as they are drafted.
-#[derive(Debug, Default)]
-struct Seen(Vec<(NodeId, Vec<Candidate>)>);
-
-impl TraceObserver for Seen {
-    fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
-        self.0.push((node, candidates.to_vec()));
-    }
-}
-
 /// What a drafter proposes behind the text, and what it saw; the verifier has read the text.
 fn proposed(
     name: &str,
-    (set, draft): &(Arc<ExecutableSet>, Arc<ExecutableSet>),
+    (set, draft): &Sets,
     shape: &StepShape,
     coupling: Option<Coupling>,
 ) -> (TokenTree, Seen) {
@@ -399,24 +289,6 @@ fn the_bits_of_a_block_do_not_depend_on_how_the_text_was_read() {
     }
 }
 
-/// A drafter whose configuration is changed.
-fn changed(name: &str, edit: impl FnOnce(&mut Value)) -> Result<HiddenStateModel, ModelError> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let weights = "model.safetensors";
-    fs::copy(data(name).join(weights), folder.path().join(weights)).expect("the drafter is there");
-    let config = fs::read(data(name).join("config.json")).expect("the configuration is there");
-    let mut config: Value = serde_json::from_slice(&config).expect("JSON");
-    edit(&mut config);
-    fs::write(folder.path().join("config.json"), config.to_string()).expect("the folder can be written");
-    HiddenStateModel::open(folder.path()).map(|opened| opened.expect("it says what it is"))
-}
-
-/// What a verifier's graph makes of a changed drafter.
-fn over(name: &str, edit: impl FnOnce(&mut Value)) -> Result<(), ModelError> {
-    let model = &verifier(name).model;
-    changed(name, edit)?.over(&model.graph, Arc::clone(&model.weights)).map(drop)
-}
-
 #[test]
 fn what_is_not_computed_is_refused_by_name() {
     type Edit = fn(&mut Value);
@@ -453,7 +325,7 @@ fn what_is_not_computed_is_refused_by_name() {
         ("speculators-dspark-gemma2", |c| c["target_hidden_size"] = json!(48), &["verifier", "rows of 48"]),
     ];
     for (name, edit, words) in cases {
-        let error = over(name, edit).expect_err("refused").to_string();
+        let error = KIND.over(name, edit).expect_err("refused").to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{name}: expected {words:?}, found: {error}");
     }
 }
@@ -462,7 +334,7 @@ fn what_is_not_computed_is_refused_by_name() {
 #[test]
 fn damaged_files_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let from = data("dspark-llama");
+    let from = KIND.data("dspark-llama");
     let weights = fs::read(from.join("model.safetensors")).expect("the drafter is there");
     let config = fs::read(from.join("config.json")).expect("the configuration is there");
     let open = |config: &[u8], weights: &[u8]| {
@@ -482,12 +354,12 @@ fn damaged_files_are_refused() {
 #[test]
 fn a_block_drafter_drafts_as_far_as_its_verifier_goes() {
     for name in HEADS {
-        assert!(head(name).is_block());
-        assert_eq!(head(name).config().context, 16, "the text that it was trained with");
-        assert_eq!((head(name).context(128), head(name).context(8)), (128, 16));
+        assert!(KIND.head(name).is_block());
+        assert_eq!(KIND.head(name).config().context, 16, "the text that it was trained with");
+        assert_eq!((KIND.head(name).context(128), KIND.head(name).context(8)), (128, 16));
     }
-    assert_eq!(head("speculators-dflash-phi3").verifier(), "phi3");
+    assert_eq!(KIND.head("speculators-dflash-phi3").verifier(), "phi3");
     let digests: std::collections::BTreeSet<String> =
-        HEADS.iter().map(|name| head(name).fingerprint().to_string()).collect();
+        HEADS.iter().map(|name| KIND.head(name).fingerprint().to_string()).collect();
     assert_eq!(digests.len(), HEADS.len(), "plans are bound to a drafter");
 }

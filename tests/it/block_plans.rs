@@ -15,6 +15,7 @@ use yggc::{
 };
 
 use crate::{
+    draft_plans::same_answers,
     program::{failure, yggc},
     tiny_commands,
     tiny_profiles::{self, NOW, Recorder},
@@ -150,16 +151,7 @@ fn a_planned_block_drafter_answers_as_plain_decoding_does() {
             Engine::with_loaded(Arc::clone(&profiled().0), &options).expect("it is where it was");
         let beside = engine.memory().session_bytes - plain.memory().session_bytes;
         assert!(beside > 0, "the drafter's session and the hidden rows are counted");
-        for sampling in [Sampling::GREEDY, Sampling { temperature: 0.9, seed: 5, ..Sampling::GREEDY }] {
-            let answer = |engine: &mut Engine| {
-                let generation = engine.generate_tokens(&[5, 6, 7, 5, 6], 60, sampling).expect("it fits");
-                generation.collect_answer().expect("an answer")
-            };
-            let (expected, found) = (answer(&mut plain), answer(&mut engine));
-            assert_eq!(found.token_ids, expected.token_ids, "{name}, {sampling:?}");
-            assert!(found.report.drafted > 0, "{name} drafted nothing");
-            assert_eq!(found.report.drafter, "block");
-        }
+        same_answers(&mut plain, &mut engine, (name, "block"));
     }
 }
 

@@ -149,16 +149,21 @@ fn a_planned_drafter_model_answers_as_plain_decoding_does() {
         let mut engine = served(&plan, name, |options| options).expect("the model is where it was");
         let beside = engine.memory().session_bytes - plain.memory().session_bytes;
         assert!(beside > 0, "the drafter's session is counted");
-        for sampling in [Sampling::GREEDY, Sampling { temperature: 0.9, seed: 5, ..Sampling::GREEDY }] {
-            let answer = |engine: &mut Engine| {
-                let generation = engine.generate_tokens(&[5, 6, 7, 5, 6], 60, sampling).expect("it fits");
-                generation.collect_answer().expect("an answer")
-            };
-            let (expected, found) = (answer(&mut plain), answer(&mut engine));
-            assert_eq!(found.token_ids, expected.token_ids, "{name}, {sampling:?}");
-            assert!(found.report.drafted > 0, "{name} drafted nothing");
-            assert_eq!(found.report.drafter, "model");
-        }
+        same_answers(&mut plain, &mut engine, (name, "model"));
+    }
+}
+
+/// An engine answers as plain decoding does, and drafts by a drafter of this name and kind.
+#[track_caller]
+pub(crate) fn same_answers(plain: &mut Engine, drafting: &mut Engine, (name, kind): (&str, &str)) {
+    for sampling in [Sampling::GREEDY, Sampling { temperature: 0.9, seed: 5, ..Sampling::GREEDY }] {
+        let [expected, found] = [&mut *plain, &mut *drafting].map(|engine| {
+            let generation = engine.generate_tokens(&[5, 6, 7, 5, 6], 60, sampling).expect("it fits");
+            generation.collect_answer().expect("an answer")
+        });
+        assert_eq!(found.token_ids, expected.token_ids, "{name}, {sampling:?}");
+        assert!(found.report.drafted > 0, "{name} drafted nothing");
+        assert_eq!(found.report.drafter, kind);
     }
 }
 

@@ -3,25 +3,20 @@
 //!
 //! `tests/data/eagle3` holds the heads and the reference outputs; its README says what each head has.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use ygg_kernels::{KvFormat, Tier};
 use yggc::{
-    model::{HiddenStateModel, ModelError},
-    runtime::{Choice, Choices, ExecutableSet, Session},
-    speculate::{Budget, Candidate, Drafter, ModelDrafter, Stats, StepShape, TraceObserver},
-    tree::{NodeId, TokenTree},
+    model::HiddenStateModel,
+    runtime::{Choice, Choices},
+    speculate::{Budget, Drafter, ModelDrafter, Stats, StepShape},
+    tree::TokenTree,
 };
 
 use crate::{
-    families,
-    tiny_model::{Class, TinyModel, WIDTHS, bits, is_cuda, session},
+    published_heads::{Best, CANDIDATES, CONTEXT, Heads, Row, Seen, Sets, close, given, limits, same_order},
+    tiny_model::{bits, is_cuda, session},
 };
 
 const HEADS: [&str; 7] = [
@@ -33,30 +28,14 @@ const HEADS: [&str; 7] = [
     "speculators-phi3",
     "narrow-gemma2",
 ];
-/// Short enough for the usual rotation of every verifier.
-const CONTEXT: usize = 64;
-/// Distance of logits from which on their order must be the reference's, and the largest difference of an element of a
-/// hidden row, relative to the row's largest where that is above 1.
-const LIMITS: (f32, f32) = (0.01, 1e-3);
-/// The same on a GPU, which rounds activations to 8 bits of mantissa, in every layer and every node that hands its row
-/// down.
-const LIMITS_OF_BF16: (f32, f32) = (0.5, 0.15);
-const CANDIDATES: usize = 8;
+const KIND: Heads = Heads("eagle3");
 
 #[derive(Debug, Deserialize)]
 struct Expected {
-    verifier: String,
     layers: Vec<usize>,
     token_ids: Vec<u32>,
     rows: Vec<Row>,
     nodes: Vec<Node>,
-}
-
-/// Rows of the verifier that the head is given with the token after a place.
-#[derive(Debug, Deserialize)]
-struct Row {
-    place: usize,
-    row: Vec<f32>,
 }
 
 /// A node of the tree: the root, then two children of the best node of each depth, the better first.
@@ -64,79 +43,17 @@ struct Row {
 struct Node {
     token: u32,
     parent: Option<usize>,
-    candidates: Vec<u32>,
-    logits: Vec<f32>,
     hidden: Vec<f32>,
-}
-
-fn limits() -> (f32, f32) {
-    if is_cuda() { LIMITS_OF_BF16 } else { LIMITS }
-}
-
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/eagle3").join(name)
+    #[serde(flatten)]
+    best: Best,
 }
 
 fn expected(name: &str) -> Expected {
-    let bytes = fs::read(data(name).join("expected.json")).expect("the reference is there");
-    serde_json::from_slice(&bytes).expect("a reference")
+    KIND.expected(name)
 }
 
-fn head(name: &str) -> HiddenStateModel {
-    let opened = HiddenStateModel::open(&data(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-    opened.expect("it says what it is")
-}
-
-fn verifier(name: &str) -> &'static TinyModel {
-    let folder = format!("{} as Folder", expected(name).verifier);
-    families::models().iter().find(|model| model.name == folder).expect("a family")
-}
-
-/// Executables of a verifier that keep the rows that its head reads, and those of the head.
-fn sets(name: &str) -> (Arc<ExecutableSet>, Arc<ExecutableSet>) {
-    let (model, head) = (verifier(name), head(name));
-    let tier = if is_cuda() { Tier::Cuda } else { Tier::Portable };
-    let set = model.build(Class::native(tier), KvFormat::F32, WIDTHS.to_vec());
-    let weights = Arc::clone(&model.model.weights);
-    let (graph, both) = head.over(set.graph(), Arc::clone(&weights)).expect("its verifier");
-    let set = set.with_kept_layers(weights.as_ref(), graph.layers_read()).expect("it compiles");
-    let draft = set.beside(&graph, both.as_ref(), head.context(set.model_context())).expect("it compiles");
-    (Arc::new(set), Arc::new(draft))
-}
-
-/// What is given with the token after a place: a part of every layer that the head reads.
-fn given(verifying: &Session, layers: &[usize], place: usize) -> Vec<f32> {
-    let (kept, width) = (verifying.set().kept_layers(), verifying.set().model_width());
-    let row = verifying.committed_hidden(place).expect("it is kept");
-    let part = |layer: &usize| kept.iter().position(|kept| kept == layer).expect("a kept layer");
-    layers.iter().flat_map(|layer| &row[part(layer) * width..][..width]).copied().collect()
-}
-
-#[track_caller]
-fn close(found: &[f32], expected: &[f32], what: &str) {
-    assert_eq!(found.len(), expected.len(), "{what}");
-    let largest = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));
-    let worst = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    let (_, tolerance) = limits();
-    assert!(worst <= tolerance * largest, "{what}: off by {worst} where the largest is {largest}");
-}
-
-/// Compares candidates wherever margins are clear; gives how many were.
-#[track_caller]
-fn same_order(found: &[u32], node: &Node, what: &str) -> usize {
-    let (least, _) = limits();
-    let is_clear = |place: usize| node.logits[place] - node.logits[place + 1] > least;
-    let clear: Vec<usize> = (0..node.logits.len() - 1)
-        .filter(|place| is_clear(*place) && (*place == 0 || is_clear(place - 1)))
-        .collect();
-    for place in &clear {
-        assert_eq!(
-            found[*place], node.candidates[*place],
-            "{what}, candidate {place} of {:?}",
-            node.candidates
-        );
-    }
-    clear.len()
+fn sets(name: &str) -> Sets {
+    KIND.sets(name)
 }
 
 fn candidates(choices: Choices<'_>, row: usize) -> Vec<u32> {
@@ -184,7 +101,7 @@ fn candidates_and_hidden_rows_are_the_references() {
         let choice = Choice { k: CANDIDATES, temperature: None };
         let root = rest.len() - 1;
         let choices = forward.choose(choice, None);
-        let mut clear = same_order(&candidates(choices, root), &nodes[0], &format!("{name}, the root"));
+        let mut clear = same_order(&candidates(choices, root), &nodes[0].best, &format!("{name}, the root"));
         let mut own = vec![choices.hidden(root).to_vec()];
         close(&own[0], &nodes[0].hidden, &format!("{name}, the root's own row"));
         drafting.commit_behind(rest.len());
@@ -203,7 +120,7 @@ fn candidates_and_hidden_rows_are_the_references() {
             let choices = forward.choose(choice, None);
             for (row, node) in pair.iter().enumerate() {
                 let what = format!("{name}, depth {}, node {row}", depth + 1);
-                clear += same_order(&candidates(choices, row), node, &what);
+                clear += same_order(&candidates(choices, row), &node.best, &what);
                 close(choices.hidden(row), &node.hidden, &what);
                 own.push(choices.hidden(row).to_vec());
             }
@@ -211,16 +128,6 @@ fn candidates_and_hidden_rows_are_the_references() {
         let all = nodes.len() * (CANDIDATES - 1);
         let least = if is_cuda() { 1 } else { 7 * all / 10 };
         assert!(clear >= least, "{name}: {clear} of {all} candidates are clear");
-    }
-}
-
-/// Candidates of nodes as they are drafted.
-#[derive(Debug, Default)]
-struct Seen(Vec<(NodeId, Vec<Candidate>)>);
-
-impl TraceObserver for Seen {
-    fn expanded(&mut self, node: NodeId, candidates: &[Candidate]) {
-        self.0.push((node, candidates.to_vec()));
     }
 }
 
@@ -255,12 +162,12 @@ fn a_chain_is_drafted_as_the_reference_drafts_it() {
         for (depth, ((node, found), expected)) in seen.0.iter().zip(&chain).enumerate() {
             assert_eq!(tree.token(*node), expected.token, "{name}, depth {depth}");
             let (least, _) = limits();
-            if expected.logits[0] - expected.logits[1] < least {
+            if expected.best.logits[0] - expected.best.logits[1] < least {
                 assert!(is_cuda(), "{name}, depth {depth}: nothing to compare");
                 break;
             }
             compared += 1;
-            assert_eq!(found[0].token, expected.candidates[0], "{name}, depth {depth}");
+            assert_eq!(found[0].token, expected.best.candidates[0], "{name}, depth {depth}");
         }
     }
     assert!(compared > 12, "{compared} nodes are too few to show anything");
@@ -313,10 +220,10 @@ fn the_bits_of_a_row_do_not_depend_on_the_others() {
 fn heads_in_gguf_files_are_those_of_folders() {
     for name in ["safeailab-gemma3", "specforge-llama"] {
         let Expected { layers, token_ids: tokens, .. } = expected(name);
-        let path = data(name).join("model.gguf");
+        let path = KIND.data(name).join("model.gguf");
         let opened = HiddenStateModel::open(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
         let in_file = opened.expect("it says what it is");
-        let model = verifier(name);
+        let model = KIND.verifier(name);
         let (set, of_folder) = sets(name);
         let (graph, both) =
             in_file.over(set.graph(), Arc::clone(&model.model.weights)).expect("its verifier");
@@ -334,26 +241,8 @@ fn heads_in_gguf_files_are_those_of_folders() {
         });
         close(&logits[0], &logits[1], name);
     }
-    let model = data("../families/gemma3/model.gguf");
+    let model = KIND.data("../families/gemma3/model.gguf");
     assert!(HiddenStateModel::open(&model).expect("a model").is_none(), "a model is no head");
-}
-
-/// A head whose configuration is changed.
-fn changed(name: &str, edit: impl FnOnce(&mut Value)) -> Result<HiddenStateModel, ModelError> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let weights = "model.safetensors";
-    fs::copy(data(name).join(weights), folder.path().join(weights)).expect("the head is there");
-    let config = fs::read(data(name).join("config.json")).expect("the configuration is there");
-    let mut config: Value = serde_json::from_slice(&config).expect("JSON");
-    edit(&mut config);
-    fs::write(folder.path().join("config.json"), config.to_string()).expect("the folder can be written");
-    HiddenStateModel::open(folder.path()).map(|opened| opened.expect("it says what it is"))
-}
-
-/// What a verifier's graph makes of a changed head.
-fn over(name: &str, edit: impl FnOnce(&mut Value)) -> Result<(), ModelError> {
-    let model = &verifier(name).model;
-    changed(name, edit)?.over(&model.graph, Arc::clone(&model.weights)).map(drop)
 }
 
 #[test]
@@ -388,19 +277,21 @@ fn what_is_not_computed_is_refused_by_name() {
         ),
     ];
     for (name, edit, words) in cases {
-        let error = over(name, edit).expect_err("refused").to_string();
+        let error = KIND.over(name, edit).expect_err("refused").to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{name}: expected {words:?}, found: {error}");
     }
     // The default layers are those of verifiers that have three.
-    let error =
-        over("specforge-llama", |c| c["eagle_config"] = Value::Null).expect_err("two layers").to_string();
+    let error = KIND
+        .over("specforge-llama", |c| c["eagle_config"] = Value::Null)
+        .expect_err("two layers")
+        .to_string();
     assert!(error.contains("at least 3 layers"), "{error}");
 }
 
 #[test]
 fn a_head_in_a_format_that_runs_code_is_refused_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = data("safeailab-gemma3").join("config.json");
+    let config = KIND.data("safeailab-gemma3").join("config.json");
     fs::copy(config, folder.path().join("config.json")).expect("the configuration is there");
     fs::write(folder.path().join("pytorch_model.bin"), "PK").expect("the folder can be written");
     let error = HiddenStateModel::open(folder.path()).expect_err("no weights that are read").to_string();
@@ -410,11 +301,11 @@ fn a_head_in_a_format_that_runs_code_is_refused_with_what_to_do() {
 #[test]
 fn a_head_drafts_as_far_as_its_verifier_goes() {
     for name in HEADS {
-        assert_eq!(head(name).config().context, 16, "the text that it was trained with");
-        assert_eq!((head(name).context(128), head(name).context(8)), (128, 16));
+        assert_eq!(KIND.head(name).config().context, 16, "the text that it was trained with");
+        assert_eq!((KIND.head(name).context(128), KIND.head(name).context(8)), (128, 16));
     }
-    assert_eq!(head("speculators-qwen3").verifier(), "qwen3");
+    assert_eq!(KIND.head("speculators-qwen3").verifier(), "qwen3");
     let digests: std::collections::BTreeSet<String> =
-        HEADS.iter().map(|name| head(name).fingerprint().to_string()).collect();
+        HEADS.iter().map(|name| KIND.head(name).fingerprint().to_string()).collect();
     assert_eq!(digests.len(), HEADS.len(), "plans are bound to a head");
 }

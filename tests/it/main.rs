@@ -86,6 +86,7 @@ mod plan_fit;
 mod plan_reports;
 #[cfg(feature = "cli")]
 mod program;
+mod published_heads;
 mod python;
 #[cfg(feature = "cli")]
 mod reference;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use ygg_profiler::{DrafterFile, DrafterName};
 use yggc::{
-    plan::{DrafterKind, PlanError, PriorSettings, RetrievalSettings},
+    plan::{DrafterKind, PlanError, PriorSettings, ReplayDrafter, RetrievalSettings},
     planner::{AcceptedLengths, replay_free},
     sample::{Candidate, Sampling},
     speculate::{
@@ -50,76 +50,32 @@ fn texts() -> Vec<Vec<u32>> {
     whole(0).chain(whole(7)).collect()
 }
 
-#[test]
-fn a_replayed_retrieval_is_the_decoders_step_by_step() {
-    let (loaded, profile) = profiled();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("texts.store");
+/// The store of the recorded answers in a folder, as plans name it.
+fn kept(folder: &Path) -> (CorpusStore, DrafterFile) {
+    let (loaded, _) = profiled();
+    let path = folder.join("texts.store");
     write_store(&texts(), loaded.set().vocabulary(), &path);
     let store = CorpusStore::open(&path).expect("it was just written");
     let file = DrafterFile { path: path.to_str().expect("UTF-8").to_owned(), digest: store.digest() };
-    let (mut drafted, mut accepted_sum) = (0, 0);
-    for lookup_match in [None, Some((3, 1))] {
-        let kind = DrafterKind::Retrieval(RetrievalSettings {
-            store: file.clone(),
-            longest_match: 16,
-            shortest_match: 2,
-            lookup_match,
-        });
-        let description = kind.describe(DrafterName::new("retrieval").expect("a name"));
-        for (depth, draft_width, verify_width) in
-            [(1, 1, 2), (3, 1, 4), (7, 1, 8), (7, 2, 4), (3, 3, 8), (10, 8, 16), (5, 2, 3)]
-        {
-            let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
-            let mut decoder = decoder(&description, shape);
-            for request in &profile.token_traces {
-                let mut expected = AcceptedLengths::default();
-                let mut by_width: BTreeMap<u32, u64> = BTreeMap::new();
-                let end = request.prompt.len() + request.output.len();
-                decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
-                while decoder.history().len() < end {
-                    let left = end - decoder.history().len();
-                    let (rows, accepted) = step(&mut decoder);
-                    (drafted, accepted_sum) = (drafted + rows - 1, accepted_sum + accepted);
-                    expected.record(accepted.min(left), left);
-                    let width = loaded.set().width_for(rows).expect("the step ran");
-                    *by_width.entry(width as u32).or_default() += 1;
-                }
-                // A replay gives its own limits with every proposal.
-                let mut replayed =
-                    Retrieval::new(store.clone(), 16, 2, &StepShape::PLAIN).expect("lengths in order");
-                if let Some((longest, shortest)) = lookup_match {
-                    let (longest, shortest) = (longest as usize, shortest as usize);
-                    let lookup = Lookup::new(longest, shortest, &StepShape::PLAIN).expect("lengths in order");
-                    replayed = replayed.after_lookup(lookup);
-                }
-                let requests = std::slice::from_ref(request);
-                let replay =
-                    replay_free(requests, &mut replayed, &planned(shape), &widest(verify_width as u32));
-                assert_eq!(replay.accepted(), &expected, "{lookup_match:?}, {shape:?}");
-                assert_eq!(replay.steps(), &by_width, "{lookup_match:?}, {shape:?}");
-            }
-        }
-    }
-    assert!(drafted > 1_000 && accepted_sum > 200, "only {accepted_sum} of {drafted} tokens were accepted");
+    (store, file)
 }
 
-#[test]
-fn a_replayed_prior_is_the_decoders_step_by_step() {
+/// Answers the recorded requests again, and compares every step with what a replay says of the shape; a replay gives its own
+/// limits with every proposal. Gives how many tokens were drafted and accepted.
+fn replayed(
+    kind: &DrafterKind,
+    shapes: &[(usize, usize, usize)],
+    made: impl Fn() -> Box<dyn ReplayDrafter>,
+) -> (usize, usize) {
     let (loaded, profile) = profiled();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("texts.store");
-    write_store(&texts(), loaded.set().vocabulary(), &path);
-    let store = CorpusStore::open(&path).expect("it was just written");
-    let file = DrafterFile { path: path.to_str().expect("UTF-8").to_owned(), digest: store.digest() };
-    let kind = DrafterKind::Prior(PriorSettings { store: file });
-    let description = kind.describe(DrafterName::new("prior").expect("a name"));
+    let description = kind.describe(DrafterName::new(kind.name()).expect("a name"));
     let (mut drafted, mut accepted_sum) = (0, 0);
-    for (depth, draft_width, verify_width) in [(1, 1, 2), (3, 1, 4), (4, 2, 8), (3, 8, 16), (2, 3, 3)] {
+    for (depth, draft_width, verify_width) in shapes.iter().copied() {
         let shape = StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 };
         let mut decoder = decoder(&description, shape);
         for request in &profile.token_traces {
             let mut expected = AcceptedLengths::default();
+            let mut by_width: BTreeMap<u32, u64> = BTreeMap::new();
             let end = request.prompt.len() + request.output.len();
             decoder.start(&request.prompt, Sampling::GREEDY).expect("the prompt fits");
             while decoder.history().len() < end {
@@ -127,14 +83,52 @@ fn a_replayed_prior_is_the_decoders_step_by_step() {
                 let (rows, accepted) = step(&mut decoder);
                 (drafted, accepted_sum) = (drafted + rows - 1, accepted_sum + accepted);
                 expected.record(accepted.min(left), left);
+                let width = loaded.set().width_for(rows).expect("the step ran");
+                *by_width.entry(width as u32).or_default() += 1;
             }
-            let mut replayed = Prior::new(store.clone(), &StepShape::PLAIN);
             let requests = std::slice::from_ref(request);
-            let replay = replay_free(requests, &mut replayed, &planned(shape), &widest(verify_width as u32));
-            assert_eq!(replay.accepted(), &expected, "{shape:?}");
+            let replay = replay_free(requests, &mut *made(), &planned(shape), &widest(verify_width as u32));
+            assert_eq!(replay.accepted(), &expected, "{kind:?}, {shape:?}");
+            assert_eq!(replay.steps(), &by_width, "{kind:?}, {shape:?}");
         }
     }
-    assert!(drafted > 500 && accepted_sum > 100, "only {accepted_sum} of {drafted} tokens were accepted");
+    (drafted, accepted_sum)
+}
+
+#[test]
+fn a_replayed_retrieval_is_the_decoders_step_by_step() {
+    const SHAPES: [(usize, usize, usize); 7] =
+        [(1, 1, 2), (3, 1, 4), (7, 1, 8), (7, 2, 4), (3, 3, 8), (10, 8, 16), (5, 2, 3)];
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, file) = kept(folder.path());
+    let (mut drafted, mut accepted) = (0, 0);
+    for lookup_match in [None, Some((3, 1))] {
+        let settings =
+            RetrievalSettings { store: file.clone(), longest_match: 16, shortest_match: 2, lookup_match };
+        let of_kind = replayed(&settings.into(), &SHAPES, || {
+            let drafter = Retrieval::new(store.clone(), 16, 2, &StepShape::PLAIN).expect("lengths in order");
+            Box::new(match lookup_match {
+                Some((longest, shortest)) => {
+                    let lookup = Lookup::new(longest as usize, shortest as usize, &StepShape::PLAIN);
+                    drafter.after_lookup(lookup.expect("lengths in order"))
+                }
+                None => drafter,
+            })
+        });
+        (drafted, accepted) = (drafted + of_kind.0, accepted + of_kind.1);
+    }
+    assert!(drafted > 1_000 && accepted > 200, "only {accepted} of {drafted} tokens were accepted");
+}
+
+#[test]
+fn a_replayed_prior_is_the_decoders_step_by_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, file) = kept(folder.path());
+    let shapes = [(1, 1, 2), (3, 1, 4), (4, 2, 8), (3, 8, 16), (2, 3, 3)];
+    let (drafted, accepted) = replayed(&PriorSettings { store: file }.into(), &shapes, || {
+        Box::new(Prior::new(store.clone(), &StepShape::PLAIN))
+    });
+    assert!(drafted > 500 && accepted > 100, "only {accepted} of {drafted} tokens were accepted");
 }
 
 #[test]

@@ -128,24 +128,13 @@ impl Drafter for Lookup {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
-        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
-    }
+    use super::{
+        super::testing::{proposed, shape},
+        *,
+    };
 
     fn propose(history: &[u32], shape: &StepShape) -> TokenTree {
-        let mut tree = TokenTree::with_capacity(shape.tree_nodes());
-        tree.reset(*history.last().unwrap());
-        ReplayDrafter::propose(
-            &mut Lookup::new(3, 1, shape).unwrap(),
-            history,
-            &shape.limits(),
-            None,
-            &mut tree,
-        );
-        tree.check().unwrap();
-        tree
+        proposed(&mut Lookup::new(3, 1, shape).unwrap(), history, shape, None)
     }
 
     fn tokens(tree: &TokenTree) -> Vec<u32> {

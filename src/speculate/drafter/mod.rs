@@ -19,6 +19,8 @@ mod state;
 mod substitute;
 mod suffix;
 mod swift;
+#[cfg(test)]
+mod testing;
 mod text_parts;
 
 pub use block::BlockDrafter;

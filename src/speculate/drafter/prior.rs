@@ -8,7 +8,7 @@
 //!
 //! The proposal is a pure function of the committed tokens and the store, so the planner replays this very drafter.
 
-use std::{cmp::Reverse, collections::BinaryHeap, path::Path};
+use std::path::Path;
 
 use crate::{
     plan::{DrafterId, PriorSettings, ProposalLimits, ReplayDrafter},
@@ -17,7 +17,7 @@ use crate::{
         CorpusStore, SpeculateError, StepShape,
         corpus::{PRIOR_OFFERS, PRIOR_TOKENS},
     },
-    tree::{NodeId, Source, TokenTree},
+    tree::{Frontier, NodeId, Source, TokenTree},
 };
 
 use super::{
@@ -31,61 +31,30 @@ const SOURCE: Source = DrafterId::Prior.source();
 /// never pays.
 const LEAST_VALUE: f32 = 0.01;
 
-/// A continuation that is not in the tree yet.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    parent: NodeId,
-    token: u32,
-    depth: u32,
-    value: f32,
-    rank: u16,
-}
-
-impl Open {
-    /// The most probable first; of equals the shallower, then the one whose parent came earlier, then the lower token.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let rest = |open: &Self| Reverse((open.depth, open.parent, open.token));
-        self.value.total_cmp(&other.value).then_with(|| rest(self).cmp(&rest(other)))
-    }
-}
-
-impl PartialEq for Open {
-    fn eq(&self, other: &Self) -> bool {
-        self.order(other).is_eq()
-    }
-}
-
-impl Eq for Open {}
-
-impl PartialOrd for Open {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Open {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order(other)
-    }
-}
-
 /// The prior drafter: without a model, over a mapped store.
 #[derive(Clone, Debug)]
 pub struct Prior {
     store: CorpusStore,
     limits: ProposalLimits,
-    frontier: BinaryHeap<Open>,
-    children: Vec<Candidate>,
+    frontier: Frontier,
+    /// Nodes that the frontier was reserved for.
+    reserved: u32,
+    candidates: Vec<Candidate>,
+    grown: Vec<NodeId>,
 }
 
 impl Prior {
     /// Proposals within [`StepShape::limits`]. Reserves all of its memory.
     pub fn new(store: CorpusStore, shape: &StepShape) -> Self {
         let limits = shape.limits();
-        // Every node that is grown opens at most this many.
-        let children = shape.draft_width.min(PRIOR_OFFERS);
-        let frontier = BinaryHeap::with_capacity((shape.verify_width + 1) * children);
-        Self { store, limits, frontier, children: Vec::with_capacity(PRIOR_OFFERS) }
+        Self {
+            store,
+            limits,
+            frontier: Frontier::with_capacity(limits.nodes as usize, PRIOR_OFFERS),
+            reserved: limits.nodes,
+            candidates: Vec::with_capacity(PRIOR_OFFERS),
+            grown: Vec::with_capacity(1),
+        }
     }
 
     fn of(settings: &PriorSettings, shape: &StepShape) -> Result<Self, SpeculateError> {
@@ -93,49 +62,43 @@ impl Prior {
         Ok(Self::new(CorpusStore::open_expecting(Path::new(&store.path), &store.digest)?, shape))
     }
 
-    /// Opens the likeliest continuations, `most` at most, of a node that is in the tree and whose path is worth
-    /// `value`.
-    fn open(
+    /// Offers the likeliest continuations, `most` at most, of a node of the tree.
+    fn expand(
         &mut self,
-        (parent, depth, value): (NodeId, u32, f32),
+        tree: &TokenTree,
+        node: NodeId,
         last: &[u32],
         most: usize,
         noise: Option<(&Coupling, usize)>,
     ) {
         let Some((_, offer)) = self.store.prior(last) else { return };
-        let Self { store, frontier, children, .. } = self;
-        let known = |candidate: &Candidate| candidate.token < store.vocabulary() && candidate.log_prob <= 0.0;
-        children.clear();
-        children.extend(offer.candidates().filter(known));
+        let Self { store, frontier, candidates, .. } = self;
+        candidates.clear();
+        candidates.extend(offer.candidates().filter(|candidate| candidate.token < store.vocabulary()));
         if let Some((coupling, place)) = noise {
-            win(coupling, place, children);
+            win(coupling, place, candidates);
         }
-        let opened = children.iter().take(most).zip(0..).map(|(candidate, rank)| Open {
-            parent,
-            token: candidate.token,
-            depth: depth + 1,
-            value: value * candidate.log_prob.exp(),
-            rank,
-        });
-        frontier.extend(opened.filter(|open| open.value >= LEAST_VALUE));
+        let least = LEAST_VALUE.ln() - frontier.score(tree, node);
+        let worthy = candidates.iter().take(most).filter(|candidate| candidate.log_prob >= least);
+        frontier.expand(tree, node, worthy.map(|candidate| (candidate.token, candidate.log_prob)));
     }
 }
 
 /// Makes of log-probabilities at temperature 1 how likely each token wins under the noise of a place, and orders by it.
 /// What the table leaves out is as one token with the rest of the probability and noise that is not known.
-fn win(coupling: &Coupling, place: usize, children: &mut [Candidate]) {
-    let rest = 1.0 - children.iter().map(|child| child.log_prob.exp()).sum::<f32>();
+fn win(coupling: &Coupling, place: usize, candidates: &mut [Candidate]) {
+    let rest = 1.0 - candidates.iter().map(|candidate| candidate.log_prob.exp()).sum::<f32>();
     let tempered = |log_prob: f32| (log_prob / coupling.temperature()).exp();
     // Of many tokens that share it, none has more than its part, so a temperature below 1 takes all the more from it.
     let mut all = tempered(rest.max(f32::MIN_POSITIVE).ln()) * Coupling::UNKNOWN_ODDS;
-    for child in &mut *children {
-        child.log_prob = tempered(child.log_prob) * coupling.odds(place, child.token);
-        all += child.log_prob;
+    for candidate in &mut *candidates {
+        candidate.log_prob = tempered(candidate.log_prob) * coupling.odds(place, candidate.token);
+        all += candidate.log_prob;
     }
-    for child in &mut *children {
-        child.log_prob = (child.log_prob / all).ln();
+    for candidate in &mut *candidates {
+        candidate.log_prob = (candidate.log_prob / all).ln();
     }
-    children.sort_unstable_by(|a, b| b.log_prob.total_cmp(&a.log_prob).then(a.token.cmp(&b.token)));
+    candidates.sort_unstable_by(|a, b| b.log_prob.total_cmp(&a.log_prob).then(a.token.cmp(&b.token)));
 }
 
 impl MakeDrafter for PriorSettings {
@@ -161,25 +124,29 @@ impl ReplayDrafter for Prior {
         coupling: Option<&Coupling>,
         tree: &mut TokenTree,
     ) {
-        let noise = |depth: u32| coupling.map(|coupling| (coupling, history.len() + depth as usize));
         let most = (limits.width as usize).min(PRIOR_OFFERS);
-        let mut last = [0; PRIOR_TOKENS];
-        self.frontier.clear();
-        if limits.depth > 0 {
-            let known = context(&mut last, std::iter::empty(), history);
-            self.open((NodeId::ROOT, 0, 1.0), known, most, noise(0));
+        if limits.nodes > self.reserved {
+            // Replays propose in shapes that they were not made for.
+            self.frontier = Frontier::with_capacity(limits.nodes as usize, PRIOR_OFFERS);
+            self.reserved = limits.nodes;
         }
-        while let Some(Open { parent, token, depth, value, rank }) = self.frontier.pop() {
-            let Some(node) = tree.insert_within(limits.nodes as usize, parent, token, value, rank, SOURCE)
-            else {
-                return;
-            };
+        self.frontier.clear();
+        let (mut last, mut node) = ([0; PRIOR_TOKENS], NodeId::ROOT);
+        loop {
+            let depth = tree.depth(node);
             if depth < limits.depth {
-                let above = tree.ancestors(node).take_while(|above| *above != NodeId::ROOT);
-                let path = std::iter::once(node).chain(above).map(|node| tree.token(node));
+                let path = std::iter::successors(Some(node), |node| tree.parent(*node));
+                let path = path.take_while(|node| *node != NodeId::ROOT).map(|node| tree.token(node));
                 let known = context(&mut last, path, history);
-                self.open((node, depth, value), known, most, noise(depth));
+                let noise = coupling.map(|coupling| (coupling, history.len() + depth as usize));
+                self.expand(tree, node, known, most, noise);
             }
+            if tree.len() >= limits.nodes as usize {
+                return;
+            }
+            self.frontier.grow(tree, 1, SOURCE, &mut self.grown);
+            let Some(grown) = self.grown.first() else { return };
+            node = *grown;
         }
     }
 }

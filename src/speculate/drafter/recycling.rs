@@ -151,12 +151,8 @@ impl Drafter for Recycling {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::*;
+    use super::{super::testing::shape, *};
     use crate::speculate::CandidateRows;
-
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
-        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
-    }
 
     fn filled(drafter: &mut Recycling, root: u32, depth: u32) -> TokenTree {
         let mut tree = TokenTree::with_capacity(128);

@@ -198,14 +198,10 @@ impl Drafter for Suffix {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::testing::shape, *};
     use crate::speculate::{StepStage, stats::Lap};
 
     const SETTINGS: SuffixSettings = SuffixSettings { tokens_per_match: 2, counted: 16, remembered: 4096 };
-
-    fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
-        StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
-    }
 
     fn propose(drafter: &mut Suffix, history: &[u32]) -> TokenTree {
         let limits = drafter.limits;

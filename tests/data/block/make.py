@@ -8,23 +8,20 @@ Markov head of DSpark (https://arxiv.org/abs/2607.05147, equations 4 and 5).
 Needs torch, transformers and safetensors (versions: README.md). Writes NAME/ beside this script; without names, all.
 """
 
-import json
 import math
 import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tiny_heads import CANDIDATES, EPS, TEXT_TOKENS, TinyHead, exact, make_all, short
 
 HERE = Path(__file__).resolve().parent
-TEXT_TOKENS = 24
-CANDIDATES = 8
 # Tokens whose conditional candidates are written down for every row: the best of the row before.
 FOLLOWED = 2
 # Places of the text whose rows of the verifier are written down.
 SHOWN_PLACES = (0, 7, TEXT_TOKENS - 2)
-EPS = 1e-5
 
 # `layers`: for each number, the verifier's residual stream after so many of its layers. `first`: the row of a block
 # whose logits are for the token after the text's last.
@@ -54,31 +51,16 @@ HEADS = {
 }
 
 
-def exact(values):
-    """The nearest values that BF16 and F16 both represent."""
-    values = values.to(torch.bfloat16).to(torch.float32)
-    return torch.where(values.abs() < 2.0**-16, torch.zeros_like(values), values)
-
-
-class Head:
+class Head(TinyHead):
     """Layers over a block and the text before it."""
 
     def __init__(self, spec, config, seed):
-        generator = torch.Generator().manual_seed(seed)
-        self.spec, self.target_width, self.vocabulary = spec, config["hidden_size"], config["vocab_size"]
-        self.width = d = spec.get("width", self.target_width)
-        self.heads, self.kv_heads, self.head_dim, self.ff = 4, 2, 16, 48
-        self.draft = spec.get("draft", self.vocabulary)
+        super().__init__(spec, config, seed, 4, 2)
+        matrix, vector, d = self.matrix, self.vector, self.width
         self.is_dspark = bool(spec.get("rank") or spec.get("dspark") or spec.get("speculators") == "dspark")
         self.first = 0 if self.is_dspark else 1
         self.mask = self.vocabulary - 2
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-
-        def matrix(rows, columns, gain=1.0):
-            return exact(gain * torch.randn(rows, columns, generator=generator) / math.sqrt(columns))
-
-        def vector(length, mean=1.0, deviation=0.25):
-            return exact(mean + deviation * torch.randn(length, generator=generator))
 
         w = {"fc.weight": matrix(d, len(spec["layers"]) * self.target_width), "hidden_norm.weight": vector(d),
              "norm.weight": vector(d)}
@@ -97,46 +79,18 @@ class Head:
                 "mlp.down_proj": matrix(d, self.ff),
             }.items()})
         if spec.get("own_embedding"):
-            w["embed_tokens.weight"] = exact(0.5 * torch.randn(self.vocabulary, d, generator=generator))
+            w["embed_tokens.weight"] = exact(0.5 * self.normal(self.vocabulary, d))
         if spec.get("own_head"):
             w["lm_head.weight"] = matrix(self.draft, d, 2.0)
         rank = spec.get("rank")
         if rank:
-            w["markov_head.markov_w1.weight"] = exact(torch.randn(self.vocabulary, rank, generator=generator))
+            w["markov_head.markov_w1.weight"] = exact(self.normal(self.vocabulary, rank))
             w["markov_head.markov_w2.weight"] = matrix(self.draft, rank)
         if spec.get("confidence"):
             w["confidence_head.proj.weight"] = matrix(1, d + (rank or 0))
             w["confidence_head.proj.bias"] = vector(1, 0.0)
         self.w = w
-        order = torch.randperm(self.vocabulary, generator=generator)[: self.draft]
-        self.tokens = order if spec.get("shuffled") else order.sort().values
-
-    def rotation(self):
-        """Angle per position of each pair of a head."""
-        size = self.head_dim
-        angles = [10000.0 ** (-2.0 * i / size) for i in range(size // 2)]
-        scaling = self.spec.get("rope_scaling")
-        if scaling is None:
-            return torch.tensor(angles)
-        original, factor = scaling["original_max_position_embeddings"], scaling["factor"]
-        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-
-        def scaled(angle):
-            turns = original * angle / (2.0 * math.pi)
-            share = min(max((turns - low) / (high - low), 0.0), 1.0)
-            return share * angle + (1.0 - share) * angle / factor
-
-        return torch.tensor([scaled(angle) for angle in angles])
-
-    def normed(self, x, gain):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPS) * self.w[gain]
-
-    def rotated(self, x, positions):
-        """Heads turned by halves."""
-        angles = positions[:, None] * self.rotation()
-        cos, sin = torch.cat([angles.cos()] * 2, -1)[:, None], torch.cat([angles.sin()] * 2, -1)[:, None]
-        first, second = x.chunk(2, -1)
-        return x * cos + torch.cat([-second, first], -1) * sin
+        self.choose_tokens()
 
     def block(self, table, lm_head, root, rows):
         """Last rows of a block and its logits, after a text of whose tokens the verifier's rows are given."""
@@ -216,66 +170,20 @@ class Head:
         dtype = self.spec.get("dtype", torch.bfloat16)
         named = {name: values.to(dtype).contiguous() for name, values in self.w.items()}
         if self.draft != self.vocabulary:
-            named["d2t"] = self.tokens - torch.arange(self.draft)
-            named["t2d"] = torch.zeros(self.vocabulary, dtype=torch.bool)
-            named["t2d"][self.tokens] = True
+            named.update(self.mapping())
         return named
 
-
-def streams(model, ids):
-    """The residual stream `[layers + 1, tokens, D]` before every layer and after the last."""
-    found, layers = {}, model.model.layers
-
-    def before(number):
-        return lambda _, args, kwargs: found.__setitem__(number, args[0] if args else kwargs["hidden_states"])
-
-    def after(_, __, output):
-        found[len(layers)] = output[0] if isinstance(output, tuple) else output
-
-    hooks = [layer.register_forward_pre_hook(before(i), with_kwargs=True) for i, layer in enumerate(layers)]
-    hooks.append(layers[-1].register_forward_hook(after))
-    with torch.no_grad():
-        model(torch.tensor([ids]), use_cache=False)
-    for hook in hooks:
-        hook.remove()
-    return torch.stack([found[i].reshape(len(ids), -1).float() for i in range(len(layers) + 1)])
-
-
-def short(values):
-    return [float(f"{value:.7g}") for value in values]
-
-
-def make(name, seed):
-    spec = HEADS[name]
-    folder = HERE.parent / "families" / spec["verifier"]
-    config = json.loads((folder / "config.json").read_text())
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, config["vocab_size"], (TEXT_TOKENS,), generator=generator).tolist()
-    head = Head(spec, config, seed)
-    rows = torch.cat(list(streams(model, ids)[torch.tensor(spec["layers"])]), -1)
-    # As a module's weight, before what the model itself multiplies it by.
-    table = head.w.get("embed_tokens.weight", model.get_input_embeddings().weight.detach().float())
-    lm_head = model.get_output_embeddings().weight.detach().float()
-    hidden, logits = head.block(table, lm_head, ids[-1], rows[:-1])
-    blocks, followed = [], [ids[-1]]
-    for row in range(head.first, spec["size"]):
-        marginal = head.best(logits[row])
-        after = [dict(token=token, **head.best(head.conditional(logits[row], token))) for token in followed]
-        blocks.append(dict(row=row, hidden=short(hidden[row].tolist()), marginal=marginal, after=after))
-        followed = after[0]["candidates"][:FOLLOWED]
-    margins = [a - b for row in blocks for node in row["after"] for a, b in zip(node["logits"], node["logits"][1:])]
-    print(f"{name}: {sum(m > 0.01 for m in margins)} of {len(margins)} margins over 0.01")
-    out = HERE / name
-    out.mkdir(exist_ok=True)
-    save_file(head.tensors(), out / "model.safetensors", metadata={"format": "pt"})
-    (out / "config.json").write_text(json.dumps(head.config(spec["verifier"]), indent=1) + "\n")
-    expected = dict(verifier=spec["verifier"], layers=spec["layers"], token_ids=ids,
-                    rows=[dict(place=place, row=short(rows[place].tolist())) for place in SHOWN_PLACES], block=blocks)
-    (out / "expected.json").write_text(json.dumps(expected) + "\n")
+    def expected(self, model, table, ids, rows):
+        """A block's rows with their candidates, alone and after the likeliest tokens; all logits in their order."""
+        lm_head = model.get_output_embeddings().weight.detach().float()
+        hidden, logits = self.block(table, lm_head, ids[-1], rows[:-1])
+        places, followed = [], [ids[-1]]
+        for row in range(self.first, self.spec["size"]):
+            after = [dict(token=token, **self.best(self.conditional(logits[row], token))) for token in followed]
+            places.append(dict(row=row, hidden=short(hidden[row].tolist()), marginal=self.best(logits[row]), after=after))
+            followed = after[0]["candidates"][:FOLLOWED]
+        return dict(block=places), [node["logits"] for place in places for node in place["after"]]
 
 
 if __name__ == "__main__":
-    for number, name in enumerate(HEADS):
-        if len(sys.argv) == 1 or name in sys.argv[1:]:
-            make(name, 200 + number)
+    make_all(Head, HERE, HEADS, 200, SHOWN_PLACES)

@@ -7,23 +7,20 @@ PyTorch computes with them in float32 from the definitions of the paper (https:/
 Needs torch, transformers, safetensors and gguf (versions: README.md). Writes NAME/ beside this script; without names, all.
 """
 
-import json
 import math
 import sys
 from pathlib import Path
 
 import gguf
 import torch
-from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tiny_heads import CANDIDATES, EPS, TEXT_TOKENS, TinyHead, exact, make_all, short
 
 HERE = Path(__file__).resolve().parent
-TEXT_TOKENS = 24
 DEPTH = 6
-CANDIDATES = 8
 # Places of the text whose rows of the verifier are written down.
 SHOWN_PLACES = (0, 7, TEXT_TOKENS - 1)
-EPS = 1e-5
 
 # `layers`: for each number, the verifier's residual stream after so many of its layers.
 HEADS = {
@@ -56,29 +53,14 @@ HEADS = {
 }
 
 
-def exact(values):
-    """The nearest values that BF16 and F16 both represent."""
-    values = values.to(torch.bfloat16).to(torch.float32)
-    return torch.where(values.abs() < 2.0**-16, torch.zeros_like(values), values)
-
-
-class Head:
+class Head(TinyHead):
     """One layer over a token and a joined row; the head over its reduced vocabulary."""
 
     def __init__(self, spec, config, seed):
-        generator = torch.Generator().manual_seed(seed)
-        self.spec, self.target_width, self.vocabulary = spec, config["hidden_size"], config["vocab_size"]
-        self.width = d = spec.get("width", self.target_width)
-        self.heads, self.kv_heads, self.head_dim, self.ff = 2, 1, 16, 48
-        self.draft = spec.get("draft", self.vocabulary)
+        super().__init__(spec, config, seed, 2, 1)
+        matrix, vector, d = self.matrix, self.vector, self.width
         count = len(spec["layers"])
         q, kv, joined = self.heads * self.head_dim, self.kv_heads * self.head_dim, count * self.target_width
-
-        def matrix(rows, columns, gain=1.0):
-            return exact(gain * torch.randn(rows, columns, generator=generator) / math.sqrt(columns))
-
-        def vector(length, mean=1.0, deviation=0.25):
-            return exact(mean + deviation * torch.randn(length, generator=generator))
 
         w = {
             "fc.weight": matrix(d, joined),
@@ -109,30 +91,9 @@ class Head:
             for i in range(count):
                 w[f"fc_norm.{i}.weight"] = vector(self.target_width)
         if spec.get("own_embedding"):
-            w["embed_tokens.weight"] = exact(0.5 * torch.randn(self.vocabulary, d, generator=generator))
+            w["embed_tokens.weight"] = exact(0.5 * self.normal(self.vocabulary, d))
         self.w = w
-        order = torch.randperm(self.vocabulary, generator=generator)[: self.draft]
-        self.tokens = order if spec.get("shuffled") else order.sort().values
-
-    def rotation(self):
-        """Angle per position of each pair of a head."""
-        size = self.head_dim
-        angles = [10000.0 ** (-2.0 * i / size) for i in range(size // 2)]
-        scaling = self.spec.get("rope_scaling")
-        if scaling is None:
-            return torch.tensor(angles)
-        original, factor = scaling["original_max_position_embeddings"], scaling["factor"]
-        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-
-        def scaled(angle):
-            turns = original * angle / (2.0 * math.pi)
-            share = min(max((turns - low) / (high - low), 0.0), 1.0)
-            return share * angle + (1.0 - share) * angle / factor
-
-        return torch.tensor([scaled(angle) for angle in angles])
-
-    def normed(self, x, gain):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPS) * self.w[gain]
+        self.choose_tokens()
 
     def join(self, rows):
         """Rows of all layers, one after the other, as one of the head's own width."""
@@ -280,63 +241,17 @@ class Head:
         outer = ("fc.", "fc_norm.", "input_norm.", "norm.", "lm_head.", "embed_tokens.")
         dtype = self.spec.get("dtype", torch.bfloat16)
         named = {(k if k.startswith(outer) else prefix + k): v.to(dtype).contiguous() for k, v in self.w.items()}
-        named["d2t"] = self.tokens - torch.arange(self.draft)
-        named["t2d"] = torch.zeros(self.vocabulary, dtype=torch.bool)
-        named["t2d"][self.tokens] = True
-        return named
+        return dict(named, **self.mapping())
 
-
-def streams(model, ids):
-    """The residual stream `[layers + 1, tokens, D]` before every layer and after the last."""
-    found, layers = {}, model.model.layers
-
-    def before(number):
-        return lambda _, args, kwargs: found.__setitem__(number, args[0] if args else kwargs["hidden_states"])
-
-    def after(_, __, output):
-        found[len(layers)] = output[0] if isinstance(output, tuple) else output
-
-    hooks = [layer.register_forward_pre_hook(before(i), with_kwargs=True) for i, layer in enumerate(layers)]
-    hooks.append(layers[-1].register_forward_hook(after))
-    with torch.no_grad():
-        model(torch.tensor([ids]), use_cache=False)
-    for hook in hooks:
-        hook.remove()
-    return torch.stack([found[i].reshape(len(ids), -1).float() for i in range(len(layers) + 1)])
-
-
-def make(name, seed):
-    spec = HEADS[name]
-    folder = HERE.parent / "families" / spec["verifier"]
-    config = json.loads((folder / "config.json").read_text())
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, config["vocab_size"], (TEXT_TOKENS,), generator=generator).tolist()
-    head = Head(spec, config, seed)
-    rows = torch.cat(list(streams(model, ids)[torch.tensor(spec["layers"])]), -1)
-    table = head.w.get("embed_tokens.weight", model.get_input_embeddings().weight.detach().float())
-    nodes = head.draft_tree(table, ids, rows)
-    margins = [a - b for node in nodes for a, b in zip(node["logits"], node["logits"][1:])]
-    print(f"{name}: {sum(m > 0.01 for m in margins)} of {len(margins)} margins over 0.01")
-    out = HERE / name
-    out.mkdir(exist_ok=True)
-    save_file(head.tensors(), out / "model.safetensors", metadata={"format": "pt"})
-    if spec.get("gguf"):
-        head.write_gguf(out / "model.gguf")
-    (out / "config.json").write_text(json.dumps(head.config(spec["verifier"]), indent=1) + "\n")
-
-    def short(values):
-        return [float(f"{value:.7g}") for value in values]
-
-    for node in nodes:
-        del node["row"]
-        node["logits"], node["hidden"] = short(node["logits"]), short(node["hidden"])
-    expected = dict(verifier=spec["verifier"], layers=spec["layers"], token_ids=ids,
-                    rows=[dict(place=place, row=short(rows[place].tolist())) for place in SHOWN_PLACES], nodes=nodes)
-    (out / "expected.json").write_text(json.dumps(expected) + "\n")
+    def expected(self, model, table, ids, rows):
+        """A tree's nodes with their candidates; all logits in their order."""
+        nodes = self.draft_tree(table, ids, rows)
+        logits = [node["logits"] for node in nodes]
+        for node in nodes:
+            del node["row"]
+            node["logits"], node["hidden"] = short(node["logits"]), short(node["hidden"])
+        return dict(nodes=nodes), logits
 
 
 if __name__ == "__main__":
-    for number, name in enumerate(HEADS):
-        if len(sys.argv) == 1 or name in sys.argv[1:]:
-            make(name, 100 + number)
+    make_all(Head, HERE, HEADS, 100, SHOWN_PLACES)

@@ -1,13 +1,12 @@
 //! Guesses on texts whose n-grams are known by hand, and memory over a long text.
 
-use super::*;
+use super::{
+    super::testing::{path, shape},
+    *,
+};
 use crate::speculate::Stats;
 
 const SETTINGS: NgramSettings = NgramSettings { entries: 1 << 12, ..NgramSettings::DEFAULT };
-
-fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
-    StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
-}
 
 /// Proposes as [`Drafter::propose`] does, without a session.
 fn propose(drafter: &mut Ngram, history: &[u32], tree: &mut TokenTree) {
@@ -30,12 +29,7 @@ fn paths(settings: NgramSettings, history: &[u32], shape: &StepShape) -> Vec<Vec
     tree.check().unwrap();
     assert!(tree.len() <= shape.verify_width);
     let leaves = tree.nodes().filter(|node| tree.children(*node).next().is_none() && node.index() > 0);
-    let path = |leaf| {
-        let mut nodes = Vec::new();
-        tree.path(leaf, &mut nodes);
-        nodes[1..].iter().map(|node| tree.token(*node)).collect()
-    };
-    leaves.map(path).collect()
+    leaves.map(|leaf| path(&tree, leaf)).collect()
 }
 
 #[test]

@@ -4,15 +4,14 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::*;
+use super::{
+    super::testing::{paths, proposed, shape},
+    *,
+};
 use crate::{
     sample::Sampling,
     speculate::corpus::{Corpus, Offer},
 };
-
-fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
-    StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
-}
 
 /// A text, and what the model offers after it, with probabilities.
 type Offered = (&'static [u32], &'static [(u32, f32)]);
@@ -34,27 +33,9 @@ fn store(snippets: &[Offered]) -> (TempDir, CorpusStore) {
     (folder, store)
 }
 
-fn proposed(
-    store: &CorpusStore,
-    history: &[u32],
-    shape: &StepShape,
-    coupling: Option<&Coupling>,
-) -> TokenTree {
-    let mut tree = TokenTree::with_capacity(shape.tree_nodes());
-    tree.reset(*history.last().unwrap());
-    let mut prior = Prior::new(store.clone(), shape);
-    ReplayDrafter::propose(&mut prior, history, &shape.limits(), coupling, &mut tree);
-    tree.check().unwrap();
-    tree
-}
-
-fn paths(tree: &TokenTree) -> Vec<Vec<u32>> {
-    let mut path = Vec::new();
-    let mut to = |node| {
-        tree.path(node, &mut path);
-        path.iter().skip(1).map(|n| tree.token(*n)).collect()
-    };
-    tree.nodes().skip(1).map(&mut to).collect()
+/// What a prior over the store proposes.
+fn behind(store: &CorpusStore, history: &[u32], shape: &StepShape, coupling: Option<&Coupling>) -> TokenTree {
+    proposed(&mut Prior::new(store.clone(), shape), history, shape, coupling)
 }
 
 /// After 1 comes 2 or 3, after 1 2 usually 4, but 5 after 9 1 2.
@@ -69,9 +50,9 @@ const OFFERED: [Offered; 5] = [
 #[test]
 fn the_longest_known_context_of_every_node_speaks_and_likely_paths_come_first() {
     let (_folder, store) = store(&OFFERED);
-    let tree = proposed(&store, &[8, 1], &shape(3, 4, 9), None);
+    let tree = behind(&store, &[8, 1], &shape(3, 4, 9), None);
     assert_eq!(paths(&tree), [&[2][..], &[2, 4], &[3], &[3, 6]]);
-    let tree_of = |history: &[u32]| paths(&proposed(&store, history, &shape(2, 4, 9), None));
+    let tree_of = |history: &[u32]| paths(&behind(&store, history, &shape(2, 4, 9), None));
     let expected: [&[u32]; 5] = [&[2], &[2, 4], &[3], &[2, 5], &[3, 6]];
     assert_eq!(tree_of(&[4, 1]), expected, "the mean over what is known");
     let values: Vec<f32> = tree.nodes().skip(1).map(|node| tree.value(node)).collect();
@@ -89,7 +70,7 @@ fn no_proposal_exceeds_its_limits() {
     let (_folder, store) = store(&OFFERED);
     for (depth, width, verify) in [(1, 1, 2), (3, 1, 4), (3, 4, 3), (3, 2, 2), (1, 2, 9)] {
         let shape = shape(depth, width, verify);
-        let tree = proposed(&store, &[9, 1], &shape, None);
+        let tree = behind(&store, &[9, 1], &shape, None);
         assert!(tree.len() > 1 && tree.len() <= verify.min(shape.tree_nodes()));
         assert!(tree.nodes().all(|node| tree.depth(node) as usize <= depth));
         assert!(tree.nodes().all(|node| tree.children(node).count() <= width));
@@ -107,7 +88,7 @@ fn values_under_noise_are_the_chances_to_win() {
         let tempered: Vec<f32> = ODDS.iter().map(|(_, p)| p.ln() / temperature).collect();
         for seed in 0..draws {
             let coupling = Coupling::of(Sampling { temperature, seed, ..Sampling::GREEDY }).unwrap();
-            let tree = proposed(&store, &[3, 9], &shape(1, 2, 9), Some(&coupling));
+            let tree = behind(&store, &[3, 9], &shape(1, 2, 9), Some(&coupling));
             let first = tree.children(NodeId::ROOT).next().unwrap();
             let weight = |i: usize| tempered[i].exp() * coupling.odds(2, ODDS[i].0);
             let best = (0..ODDS.len()).max_by(|a, b| weight(*a).total_cmp(&weight(*b))).unwrap();

@@ -4,12 +4,11 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::*;
+use super::{
+    super::testing::{paths, proposed, shape},
+    *,
+};
 use crate::speculate::corpus::Corpus;
-
-fn shape(depth: usize, draft_width: usize, verify_width: usize) -> StepShape {
-    StepShape { depth, draft_width, verify_width, top_k: 0, draft_temperature: 1.0 }
-}
 
 fn store(snippets: &[&[u32]]) -> (TempDir, CorpusStore) {
     let folder = tempfile::tempdir().unwrap();
@@ -21,29 +20,12 @@ fn store(snippets: &[&[u32]]) -> (TempDir, CorpusStore) {
     (folder, store)
 }
 
-fn proposed(drafter: &mut dyn ReplayDrafter, history: &[u32], shape: &StepShape) -> TokenTree {
-    let mut tree = TokenTree::with_capacity(shape.tree_nodes());
-    tree.reset(*history.last().unwrap());
-    drafter.propose(history, &shape.limits(), None, &mut tree);
-    tree.check().unwrap();
-    tree
-}
-
-fn paths(tree: &TokenTree) -> Vec<Vec<u32>> {
-    let mut path = Vec::new();
-    let mut to = |node| {
-        tree.path(node, &mut path);
-        path.iter().skip(1).map(|n| tree.token(*n)).collect()
-    };
-    tree.nodes().skip(1).map(&mut to).collect()
-}
-
 #[test]
 fn the_most_frequent_continuations_of_the_longest_match_come_first() {
     let (_folder, store) =
         store(&[&[1, 2, 3, 4], &[1, 2, 3, 5], &[1, 2, 3, 5, 6], &[1, 2, 8, 9], &[7, 2, 3, 4], &[7, 2, 3, 4]]);
     let of = |history: &[u32], shape: &StepShape| {
-        paths(&proposed(&mut Retrieval::new(store.clone(), 4, 2, shape).unwrap(), history, shape))
+        paths(&proposed(&mut Retrieval::new(store.clone(), 4, 2, shape).unwrap(), history, shape, None))
     };
     let expected: [&[u32]; 5] = [&[3], &[3, 5], &[8], &[3, 4], &[3, 5, 6]];
     assert_eq!(of(&[9, 1, 2], &shape(3, 2, 6))[..3], expected[..3]);
@@ -64,7 +46,7 @@ fn the_most_frequent_continuations_of_the_longest_match_come_first() {
 fn values_fall_along_a_path_and_share_what_their_siblings_have() {
     let (_folder, store) = store(&[&[1, 2, 3, 4], &[1, 2, 3, 5], &[1, 2, 3, 5], &[1, 2, 8]]);
     let shape = shape(3, 4, 8);
-    let tree = proposed(&mut Retrieval::new(store, 4, 2, &shape).unwrap(), &[1, 2], &shape);
+    let tree = proposed(&mut Retrieval::new(store, 4, 2, &shape).unwrap(), &[1, 2], &shape, None);
     for node in tree.nodes() {
         let below: f32 = tree.children(node).map(|child| tree.value(child)).sum();
         assert!(below < tree.value(node), "{below} below {}", tree.value(node));
@@ -82,14 +64,14 @@ fn no_proposal_exceeds_its_limits() {
         let shape = shape(depth, width, verify);
         let mut drafter = Retrieval::new(store.clone(), 16, 1, &shape).unwrap();
         for history in [&long[..20], &[1; 20], &[1, 1, 2], &[99]] {
-            let tree = proposed(&mut drafter, history, &shape);
+            let tree = proposed(&mut drafter, history, &shape, None);
             assert!(tree.len() <= verify.min(shape.tree_nodes()));
             assert!(tree.nodes().all(|n| tree.depth(n) <= (depth as u32).min(DEEPEST)));
         }
     }
     let shape = shape(12, 1, 16);
     let mut drafter = Retrieval::new(store, 16, 2, &shape).unwrap();
-    assert_eq!(proposed(&mut drafter, &long[..20], &shape).len(), 1 + DEEPEST as usize);
+    assert_eq!(proposed(&mut drafter, &long[..20], &shape, None).len(), 1 + DEEPEST as usize);
 }
 
 #[test]
@@ -99,12 +81,12 @@ fn the_store_fills_up_what_lookup_leaves() {
     let lookup = Lookup::new(3, 1, &shape).unwrap();
     let mut mix = Retrieval::new(store, 4, 2, &shape).unwrap().after_lookup(lookup.clone());
     let history = [1, 2, 3, 9, 1, 2];
-    let both = paths(&proposed(&mut mix, &history, &shape));
-    let alone = paths(&proposed(&mut lookup.clone(), &history, &shape));
+    let both = paths(&proposed(&mut mix, &history, &shape, None));
+    let alone = paths(&proposed(&mut lookup.clone(), &history, &shape, None));
     assert_eq!(alone, [&[3][..], &[3, 9]]);
     assert_eq!(both, [&[3][..], &[3, 9], &[6], &[3, 4]]);
     let tight = StepShape { verify_width: 3, ..shape };
-    assert_eq!(paths(&proposed(&mut mix, &history, &tight)), alone, "nothing is left to fill");
+    assert_eq!(paths(&proposed(&mut mix, &history, &tight, None)), alone, "nothing is left to fill");
 }
 
 #[test]
