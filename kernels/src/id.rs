@@ -32,6 +32,10 @@ pub enum OpKind {
     SelectRows,
     /// Convolution of every channel over the last rows of each row's sequence.
     ShortConv,
+    /// The experts of rows, and their weights.
+    Route,
+    /// Products with the matrices of the experts that rows use.
+    RoutedLinear,
     /// The best tokens of rows of logits, which are products of a matrix if it reads one.
     Candidates,
 }
@@ -53,6 +57,8 @@ impl OpKind {
             Self::Softcap => "softcap",
             Self::SelectRows => "select_rows",
             Self::ShortConv => "short_conv",
+            Self::Route => "route",
+            Self::RoutedLinear => "routed_linear",
             Self::Candidates => "candidates",
         }
     }

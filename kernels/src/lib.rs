@@ -7,6 +7,7 @@
 //! | [`kv`] | views of what a layer keeps of every slot, and of the rows' ancestors in it |
 //! | [`rope`] | rotary tables, shared by every implementation |
 //! | [`candidates`] | what is kept of a row of logits, to the last bit |
+//! | [`routing`] | how rows choose among experts |
 //! | [`noise`] | what tokens are drawn by, to the last bit |
 //! | [`id`] | names of kernels and their numeric classes |
 //! | [`mod@reference`] | scalar meaning of every op: the judge of the fast ones |
@@ -18,7 +19,8 @@
 //! There is one numeric class per (op, operand format, activations, tier), by rule ([`id::KernelId`]).
 //!
 //! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
-//! `D` head dimension, `C` channels and `T` taps of a short convolution, `S` slots.
+//! `D` head dimension, `C` channels and `T` taps of a short convolution,
+//! `E` experts, of which a row uses `k`, `S` slots.
 //!
 //! No op of [`cpu`] allocates.
 
@@ -33,6 +35,7 @@ mod nonlinearity;
 mod philox;
 pub mod reference;
 pub mod rope;
+pub mod routing;
 pub mod rows;
 
 #[cfg(feature = "testing")]
@@ -44,4 +47,5 @@ pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
 pub use kv::{AppendKv, Attention, ConvLayer, KvFormat, KvLayer, PartialsShape, Scoring, ShortConv, Tails};
 pub use nonlinearity::Nonlinearity;
 pub use rope::{Rope, RopePairing, RopeTable};
+pub use routing::{Gating, Routed, Routes, Routing};
 pub use rows::{Norm, Rows, RowsMut};

@@ -82,9 +82,11 @@ macro_rules! dispatch {
 mod attention;
 mod candidates;
 mod race;
+mod routed;
 
 pub use attention::attention_scratch_bytes;
 pub use candidates::head_scratch_bytes;
+pub use routed::RoutedLinear;
 
 impl Kernels {
     const fn of(isa: Isa) -> Self {

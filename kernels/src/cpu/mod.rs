@@ -105,6 +105,7 @@ mod packing;
 mod prepare;
 mod rms_norm;
 mod roofline;
+mod route;
 mod short_conv;
 mod tuning;
 
@@ -112,7 +113,7 @@ pub use activations::Prepared;
 pub use found::{FoundLayout, FoundPart};
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni};
-pub use kernels::{Epilogue, Kernels, attention_scratch_bytes, head_scratch_bytes};
+pub use kernels::{Epilogue, Kernels, RoutedLinear, attention_scratch_bytes, head_scratch_bytes};
 pub use memory::{ALIGNMENT, LentBytes, Reserved, Staging, allocate};
 pub use packing::{PACKED_LAYOUT, PackError, PackedLinear, Packing, Piece, TILE, Target, packed_bytes};
 pub use roofline::Arithmetic;

@@ -9,6 +9,7 @@ mod int8;
 mod linear;
 mod pointwise;
 mod race;
+mod routed;
 mod short_conv;
 mod tuning;
 

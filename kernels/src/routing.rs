@@ -1,0 +1,160 @@
+//! How rows choose among experts, and what of a row goes to which.
+
+use crate::{Rows, RowsMut};
+
+/// How scores of experts become weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gating {
+    /// `exp(score) / sum of exp(score)` over all experts.
+    Softmax,
+    /// `1 / (1 + exp(-score))`, each by itself.
+    Sigmoid,
+}
+
+impl Gating {
+    /// Name in snake case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Softmax => "softmax",
+            Self::Sigmoid => "sigmoid",
+        }
+    }
+}
+
+/// Which experts a row uses and with what weights, by a score for each: those of the largest scores, of equal ones the
+/// lowest numbers. With a bias, those of the largest sums of weight and bias; the bias is no part of a weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Routing {
+    /// Experts of a row, at least 1.
+    pub used: usize,
+    /// What weights are made of.
+    pub gating: Gating,
+    /// Whether weights are divided by the sum of those that are used and this number.
+    pub normalised: Option<f32>,
+    /// Factor on weights.
+    pub scale: f32,
+}
+
+impl Routing {
+    /// Most experts that a row may use: a scan of so few finds its place among them.
+    pub const MOST_USED: usize = 64;
+
+    /// Columns of routes: numbers of experts, ascending, then their weights.
+    pub const fn columns(&self) -> usize {
+        2 * self.used
+    }
+
+    /// # Panics
+    /// If shapes disagree.
+    pub(crate) fn check(&self, scores: Rows<'_>, bias: Option<&[f32]>, out: &RowsMut<'_>) {
+        let experts = scores.columns();
+        assert!(
+            (1..=experts.min(Self::MOST_USED)).contains(&self.used),
+            "{} of {experts} experts",
+            self.used
+        );
+        assert!(bias.is_none_or(|bias| bias.len() == experts), "a bias for each of {experts} experts");
+        assert!(
+            out.width() == scores.width() && out.columns() == self.columns(),
+            "routes of {} rows",
+            scores.width()
+        );
+    }
+}
+
+/// Routes `[W, 2 k]` of rows: of each the numbers of its experts, ascending, then their weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Routes<'a>(Rows<'a>);
+
+impl<'a> Routes<'a> {
+    /// Routes as [`Routing`] leaves them.
+    ///
+    /// # Panics
+    /// If the columns are no pairs.
+    pub fn new(rows: Rows<'a>) -> Self {
+        assert!(rows.columns().is_multiple_of(2), "numbers and weights in {} columns", rows.columns());
+        Self(rows)
+    }
+
+    /// Rows, `W`.
+    pub fn width(self) -> usize {
+        self.0.width()
+    }
+
+    /// Experts of a row, `k`.
+    pub fn used(self) -> usize {
+        self.0.columns() / 2
+    }
+
+    /// Numbers of the experts of row `w`, ascending.
+    pub fn experts(self, w: usize) -> impl Iterator<Item = usize> + use<'a> {
+        self.0.row(w)[..self.used()].iter().map(|number| *number as usize)
+    }
+
+    /// The weight of the expert at `place` among those of row `w`.
+    pub fn weight(self, w: usize, place: usize) -> f32 {
+        self.0.row(w)[self.used() + place]
+    }
+
+    /// The rows that use an expert, ascending, with its place among those of each.
+    pub fn of(self, expert: usize) -> impl Iterator<Item = (usize, usize)> + use<'a> {
+        (0..self.width())
+            .filter_map(move |w| self.experts(w).position(|number| number == expert).map(|place| (w, place)))
+    }
+}
+
+/// Which of a routed product's sides have a part for each expert that a row uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Routed {
+    /// `[W, K]` to `[W, k N]`: the product of a row with each of its experts' matrices.
+    Spread,
+    /// `[W, k K]` to `[W, N]`: the sum, in order of experts, of the products of each part with its expert's matrix,
+    /// times the expert's weight.
+    Joined,
+}
+
+impl Routed {
+    /// Name in snake case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spread => "spread",
+            Self::Joined => "joined",
+        }
+    }
+
+    /// Columns of the input and of the result of products with matrices `[N, K]`, for rows that use `used` experts.
+    pub const fn columns(self, [outputs, columns]: [usize; 2], used: usize) -> [usize; 2] {
+        match self {
+            Self::Spread => [columns, used * outputs],
+            Self::Joined => [used * columns, outputs],
+        }
+    }
+
+    /// What of row `w` of the input goes to the expert at `place` among the row's, whose matrix has `columns`.
+    pub(crate) fn input(self, x: Rows<'_>, w: usize, place: usize, columns: usize) -> &[f32] {
+        match self {
+            Self::Spread => x.row(w),
+            Self::Joined => &x.row(w)[place * columns..(place + 1) * columns],
+        }
+    }
+
+    /// # Panics
+    /// If shapes disagree.
+    pub(crate) fn check(self, x: Rows<'_>, routes: Routes<'_>, matrix: [usize; 2], out: &RowsMut<'_>) {
+        let [columns, results] = self.columns(matrix, routes.used());
+        assert!(
+            x.width() == out.width() && routes.width() == out.width(),
+            "products of {} rows by {} routes to {} rows",
+            x.width(),
+            routes.width(),
+            out.width()
+        );
+        assert!(
+            x.columns() == columns && out.columns() == results,
+            "{} products of [{}, {}] by matrices {matrix:?}",
+            self.name(),
+            x.columns(),
+            out.columns()
+        );
+    }
+}
