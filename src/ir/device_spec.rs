@@ -40,9 +40,10 @@ impl KernelChoice {
     pub fn kernel(&self, op: OpKind, format: Option<WeightFormat>) -> KernelId {
         match (op, format) {
             (OpKind::AppendKv | OpKind::Attention, _) => KernelId::kv(op, self.kv_format, self.tier),
-            (OpKind::Linear | OpKind::LinearGated | OpKind::Candidates, Some(format)) => {
-                KernelId::linear(op, format, self.activations, self.tier)
-            }
+            (
+                OpKind::Linear | OpKind::LinearGated | OpKind::RoutedLinear | OpKind::Candidates,
+                Some(format),
+            ) => KernelId::linear(op, format, self.activations, self.tier),
             (_, Some(format)) => KernelId::weight(op, format, self.tier),
             (_, None) => KernelId::rows(op, self.tier),
         }

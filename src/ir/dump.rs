@@ -33,6 +33,16 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}", rope(r))
         }
         Op::ShortConv { layer, taps } => format!(" layer={layer} {}", weight_name(*taps)),
+        Op::Route { routing, bias } => {
+            let ygg_kernels::Routing { used, gating, normalised, scale } = routing;
+            let bias = bias.map_or(String::new(), |bias| format!(" biased by {}", weight_name(bias)));
+            let normalised = if normalised.is_some() { " normalised" } else { "" };
+            let scale = if *scale == 1.0 { String::new() } else { format!(" scale={scale}") };
+            format!(" {} used={used}{normalised}{scale}{bias}", gating.name())
+        }
+        Op::RoutedLinear { experts, routed } => {
+            format!(" {} of {} {}", weight_name(experts[0]), experts.len(), routed.name())
+        }
         Op::Candidates { head: None, most, tokens } => format!(" most={most}{}", kept(tokens)),
         Op::Candidates { head: Some(Head { weights, norm: n }), most, tokens } => {
             let names: Vec<_> = weights.iter().map(|w| weight_name(*w)).collect();
@@ -128,6 +138,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         Op::Linear { .. } if step.result.region() == Some(program.shown) => "logits".to_owned(),
         Op::Linear { weights, .. } => format!("linear {}", names(weights)),
         Op::GatedLinear { gate, up, .. } => format!("gated_linear {}", names(&[*gate, *up])),
+        Op::RoutedLinear { experts, .. } => format!("routed_linear {}", name(&experts[0])),
         Op::RmsNorm(norm) => format!("rms_norm {}", name(&norm.weight)),
         Op::Input(_)
         | Op::GivenRows { .. }
@@ -137,6 +148,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::ShortConv { .. }
+        | Op::Route { .. }
         | Op::Add
         | Op::Scale { .. }
         | Op::Softcap { .. }

@@ -27,9 +27,12 @@ impl LinearShape {
         let outputs = match step.op.weights() {
             OpWeights::Stack { weights, .. } => outputs_of(weights),
             OpWeights::Gated { gate, .. } => outputs_of(&[gate]),
-            OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => {
-                return None;
-            }
+            // Products of experts have no tuning: how many rows each is given differs from forward to forward.
+            OpWeights::Nothing
+            | OpWeights::Rows(_)
+            | OpWeights::Gain(_)
+            | OpWeights::Vector(_)
+            | OpWeights::Experts(_) => return None,
         };
         let x = step.operands[0].region().expect("a product has a left side");
         Some(Self { kernel: step.kernel, outputs, columns: x.columns, rows: x.rows })

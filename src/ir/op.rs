@@ -1,6 +1,6 @@
 //! The ops of a graph: what each takes and what it gives.
 
-use ygg_kernels::{Nonlinearity, Scoring, ShortConv, candidates::candidate_columns};
+use ygg_kernels::{Nonlinearity, Routed, Routing, Scoring, ShortConv, candidates::candidate_columns};
 
 use super::{ConvSpec, Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
 
@@ -123,6 +123,22 @@ pub enum Op {
         /// Vector `[C * T]`: the taps of channel after channel, that of the row itself last.
         taps: WeightId,
     },
+    /// `(scores [W, E]) -> [W, 2 k]`: which experts each row uses, and with what weights, as
+    /// [`ygg_kernels::Routes`] says.
+    Route {
+        /// How they follow from scores.
+        routing: Routing,
+        /// Vector `[E]` that is added where experts are chosen, but not to their weights.
+        bias: Option<WeightId>,
+    },
+    /// `(x [W, K], routes [W, 2 k]) -> [W, k * N]` if spread, `(x [W, k * K], routes) -> [W, N]` if joined: products
+    /// with the matrices of the experts that each row uses, as [`ygg_kernels::Routed`] says.
+    RoutedLinear {
+        /// Matrices `[N, K]`, one for each expert.
+        experts: Vec<WeightId>,
+        /// Which side has a part for each expert of a row.
+        routed: Routed,
+    },
     /// `(a, b) -> a + b`, same types.
     Add,
     /// `(x) -> factor * x`.
@@ -186,6 +202,8 @@ pub enum OpWeights<'a> {
         /// Normalisation fused in front.
         norm: Option<Norm>,
     },
+    /// Products with some of these matrices, each packed by itself.
+    Experts(&'a [WeightId]),
 }
 
 /// Why a graph is not lawful.
@@ -228,6 +246,8 @@ impl Op {
             Op::AppendKv { .. } => "append_kv",
             Op::Attention { .. } => "attention",
             Op::ShortConv { .. } => "short_conv",
+            Op::Route { .. } => "route",
+            Op::RoutedLinear { .. } => "routed_linear",
             Op::Add => "add",
             Op::Scale { .. } => "scale",
             Op::Softcap { .. } => "softcap",
@@ -243,6 +263,8 @@ impl Op {
             Op::Embed { weight } => OpWeights::Rows(*weight),
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
             Op::ShortConv { taps, .. } => OpWeights::Vector(*taps),
+            Op::Route { bias: Some(bias), .. } => OpWeights::Vector(*bias),
+            Op::RoutedLinear { experts, .. } => OpWeights::Experts(experts),
             Op::Linear { weights, biases, norm, .. } => OpWeights::Stack { weights, biases, norm: *norm },
             Op::Candidates { head: Some(Head { weights, norm }), .. } => {
                 OpWeights::Stack { weights, biases: &[], norm: *norm }
@@ -254,6 +276,7 @@ impl Op {
             | Op::Rope(_)
             | Op::AppendKv { .. }
             | Op::Attention { .. }
+            | Op::Route { bias: None, .. }
             | Op::Add
             | Op::Scale { .. }
             | Op::Softcap { .. }
@@ -434,6 +457,47 @@ impl Op {
                     )));
                 }
                 Ok(ValueType::activation(operands[0].rows, conv.channels))
+            }
+            Op::Route { routing, bias } => {
+                count(1, "scores")?;
+                let experts = operands[0].columns;
+                if !is(0, Dtype::F32) || !(1..=experts.min(Routing::MOST_USED)).contains(&routing.used) {
+                    let most = Routing::MOST_USED;
+                    return Err(refuse(format!(
+                        "scores of {} experts or more, of which at most {most} are used",
+                        routing.used
+                    )));
+                }
+                let divisor = routing.normalised.is_none_or(|least| least.is_finite() && least >= 0.0);
+                if !divisor || !routing.scale.is_finite() {
+                    return Err(refuse("a finite factor, and a divisor above 0".into()));
+                }
+                let of_experts = |bias: &WeightId| {
+                    let bias = graph.weight(*bias);
+                    (bias.rows, bias.columns) == (1, experts)
+                };
+                if !bias.as_ref().is_none_or(of_experts) {
+                    return Err(refuse(format!("a bias for each of {experts} experts")));
+                }
+                Ok(ValueType::activation(operands[0].rows, routing.columns()))
+            }
+            Op::RoutedLinear { experts, routed } => {
+                count(2, "x, routes")?;
+                let shape = |id: &WeightId| [graph.weight(*id).rows, graph.weight(*id).columns];
+                let [x, routes] = [operands[0], operands[1]];
+                let Some(matrix) = experts.first().map(shape) else {
+                    return Err(refuse("at least one expert".into()));
+                };
+                let used = routes.columns / 2;
+                let [columns, results] = routed.columns(matrix, used);
+                let is_lawful = is(0, Dtype::F32) && is(1, Dtype::F32) && x.rows == routes.rows;
+                if !is_lawful || x.columns != columns || !(1..=experts.len()).contains(&used) {
+                    return Err(refuse(format!("x of {columns} columns and a route for each row")));
+                }
+                if experts.iter().any(|id| shape(id) != matrix) {
+                    return Err(refuse(format!("matrices of {matrix:?} alone")));
+                }
+                Ok(ValueType::activation(x.rows, results))
             }
             Op::Scale { factor } => {
                 count(1, "x")?;

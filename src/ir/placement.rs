@@ -167,6 +167,13 @@ fn units(program: &Program, sizes: PackedSizes) -> Units {
                 vectors.extend(norm.map(|norm| vec![norm.weight]));
                 (vec![weights.to_vec()], packed(weights))
             }
+            // Which of them a forward reads is known too late for reading ahead: they stay in memory.
+            OpWeights::Experts(experts) => {
+                for expert in experts {
+                    fixed += if embedded.insert(*expert) { packed(&[*expert]) } else { 0 };
+                }
+                continue;
+            }
             OpWeights::Gated { gate, up, norm } => {
                 vectors.extend(norm.map(|norm| vec![norm.weight]));
                 (vec![vec![gate], vec![up]], packed(&[gate]) + packed(&[up]))
@@ -198,7 +205,11 @@ impl Graph {
             let streams = match node.op.weights() {
                 OpWeights::Stack { weights, .. } => weights.iter().any(streams),
                 OpWeights::Gated { gate, up, .. } => streams(&gate) || streams(&up),
-                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => false,
+                OpWeights::Nothing
+                | OpWeights::Rows(_)
+                | OpWeights::Gain(_)
+                | OpWeights::Vector(_)
+                | OpWeights::Experts(_) => false,
             };
             node.group.filter(|_| streams).map(|GroupId(group)| group)
         };

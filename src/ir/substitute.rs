@@ -1,5 +1,7 @@
 //! Substitutes: a graph that multiplies by matrices of fewer bits in place of the model's.
 
+use std::collections::BTreeMap;
+
 use ygg_kernels::Matrix;
 
 use super::{
@@ -44,6 +46,7 @@ impl Graph {
             OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => Vec::new(),
             OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
             OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
+            OpWeights::Experts(experts) => experts.to_vec(),
         };
         let of_text = match self.text_rows.as_ref().map(|rows| &rows.graph) {
             None | Some(TextGraph::Same) => Vec::new(),
@@ -119,23 +122,22 @@ impl Graph {
     /// # Errors
     /// [`GraphError`] if a substitute has another shape than its matrix.
     pub fn multiply_by(&mut self, substitutes: &[Substituted]) -> Result<(), GraphError> {
-        let instead = |id: &mut WeightId| {
-            if let Some(found) = substitutes.iter().find(|substitute| substitute.of == *id) {
-                *id = found.by;
-            }
-        };
+        let by: BTreeMap<WeightId, WeightId> =
+            substitutes.iter().map(|Substituted { of, by }| (*of, *by)).collect();
+        let instead = |id: &mut WeightId| *id = by.get(id).copied().unwrap_or(*id);
         for value in self.topological() {
             let mut op = self.node(value).op.clone();
             match &mut op {
                 Op::Linear { weights, .. } => weights.iter_mut().for_each(instead),
                 Op::GatedLinear { gate, up, .. } => [gate, up].into_iter().for_each(instead),
+                Op::RoutedLinear { experts, .. } => experts.iter_mut().for_each(instead),
                 Op::Candidates { head: Some(head), .. } => head.weights.iter_mut().for_each(instead),
                 _ => continue,
             }
             let operands: Vec<ValueId> = self.operands(value);
             self.rewrite(value, op, &operands)?;
         }
-        match self.multiplied().iter().find(|id| substitutes.iter().any(|substitute| substitute.of == **id)) {
+        match self.multiplied().iter().find(|id| by.contains_key(id)) {
             None => Ok(()),
             Some(left) => Err(GraphError::Law {
                 place: self.weight(*left).name.clone(),

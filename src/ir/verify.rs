@@ -67,6 +67,8 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
             | Op::RmsNorm(_)
             | Op::Linear { .. }
             | Op::GatedLinear { .. }
+            | Op::Route { .. }
+            | Op::RoutedLinear { .. }
             | Op::Gate(_)
             | Op::Rope(_)
             | Op::Add
@@ -127,6 +129,8 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::Embed { .. }
         | Op::RmsNorm(_)
         | Op::GatedLinear { .. }
+        | Op::Route { .. }
+        | Op::RoutedLinear { .. }
         | Op::Gate(_)
         | Op::Rope(_)
         | Op::AppendKv { .. }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ygg_kernels::cpu::PackedLinear;
 
-use crate::ir::{Norm, OpWeights, Program, WeightId};
+use crate::ir::{Norm, Op, OpWeights, Program, WeightId};
 
 /// How a weight lies where forwards read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,14 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
             }
             OpWeights::Gain(norm) => Some(norm),
             OpWeights::Vector(weight) => {
-                add(weight, "f32 values".to_owned(), "taps".to_owned());
+                let used = if matches!(step.op, Op::Route { .. }) { "bias of a router" } else { "taps" };
+                add(weight, "f32 values".to_owned(), used.to_owned());
+                None
+            }
+            OpWeights::Experts(experts) => {
+                for expert in experts {
+                    add(*expert, packed(*expert), "product of an expert".to_owned());
+                }
                 None
             }
             OpWeights::Stack { weights, biases, norm } => {

@@ -30,7 +30,7 @@ enum Key {
     Stack(Vec<WeightId>),
     /// Gate and up in turn.
     Gated(WeightId, WeightId),
-    /// A norm's gain, taps, or biases, one after the other.
+    /// A norm's gain, taps, a router's bias, or biases, one after the other.
     Vector(Vec<WeightId>),
 }
 
@@ -219,6 +219,7 @@ fn keys_of(op: &Op) -> Vec<Key> {
             with_vectors(Key::Stack(weights.to_vec()), biases, norm)
         }
         OpWeights::Gated { gate, up, norm } => with_vectors(Key::Gated(gate, up), &[], norm),
+        OpWeights::Experts(experts) => experts.iter().map(|expert| Key::Stack(vec![*expert])).collect(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! A step with its weights and regions resolved, and how it is shared between threads.
 
+use std::sync::Arc;
+
 use ygg_kernels::{
-    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Rope, Rows, Scoring, ShortConv,
+    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Rope, Routed, Routes, Routing, Rows, Scoring,
+    ShortConv,
     candidates::ranges,
-    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, TILE, Tuning, head_scratch_bytes},
+    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, RoutedLinear, TILE, Tuning, head_scratch_bytes},
 };
 
 use crate::ir::{self, Binding, GroupId, HeadTokens, KvSpec, Op, Operand, Region, RopeId, Step};
@@ -39,6 +42,8 @@ enum Kind {
     AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
     Attention { layer: usize, heads: usize, scoring: Scoring, rope: Option<RopeId>, q: Region, out: Region },
     ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
+    Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
+    RoutedLinear { experts: Arc<[MatrixId]>, routed: Routed, x: Region, routes: Region, out: Region },
     Add { a: Region, b: Region, out: Region },
     AddInto { a: Region, out: Region },
     Scale { factor: f32, x: Region, out: Region },
@@ -118,6 +123,19 @@ impl CpuStep {
                 x: operand(0),
                 out: region(&step.result),
             },
+            Op::Route { routing, bias } => Kind::Route {
+                routing: *routing,
+                bias: bias.map(|bias| weights.vector_id(&[bias])),
+                scores: operand(0),
+                out: region(&step.result),
+            },
+            Op::RoutedLinear { experts, routed } => Kind::RoutedLinear {
+                experts: experts.iter().map(|expert| weights.stack(&[*expert])).collect(),
+                routed: *routed,
+                x: operand(0),
+                routes: operand(1),
+                out: region(&step.result),
+            },
             Op::Add if step.result == step.operands[0] => {
                 Kind::AddInto { a: operand(1), out: region(&step.result) }
             }
@@ -188,13 +206,18 @@ impl CpuStep {
 
     /// Scratch that one thread needs for it, attention aside.
     pub(super) fn scratch_bytes(&self, kernels: Kernels, weights: &PackedWeights, binding: Binding) -> usize {
-        match self.kind {
+        match &self.kind {
             Kind::Linear(Linear { weight, .. }) | Kind::GatedLinear { weight, .. } => {
-                let matrix = weights.matrix(weight);
+                let matrix = weights.matrix(*weight);
                 kernels.linear_scratch_bytes(matrix.format(), binding.width, matrix.columns())
             }
             Kind::Candidates { head: Some(head), x, .. } => {
                 prepared_bytes(kernels, weights.matrix(head.weight), x.rows) + head_scratch_bytes(x.rows)
+            }
+            Kind::RoutedLinear { experts, .. } => {
+                let matrix = weights.matrix(experts[0]);
+                let shape = [matrix.outputs(), matrix.columns()];
+                kernels.routed_scratch_bytes(matrix.format(), binding.width, shape)
             }
             Kind::Candidates { head: None, .. }
             | Kind::Embed { .. }
@@ -204,6 +227,7 @@ impl CpuStep {
             | Kind::AppendKv { .. }
             | Kind::Attention { .. }
             | Kind::ShortConv { .. }
+            | Kind::Route { .. }
             | Kind::Add { .. }
             | Kind::AddInto { .. }
             | Kind::Scale { .. }
@@ -304,6 +328,27 @@ impl CpuStep {
                     memory: forward.conv(*layer),
                 };
                 kernels.short_conv(&conv, worker.share(conv.units()), forward.write(out));
+            }
+            Kind::Route { routing, bias, scores, out } => {
+                let bias = bias.map(|bias| weights.vector(bias));
+                kernels.route(
+                    forward.read(scores),
+                    bias,
+                    routing,
+                    worker.share(out.rows),
+                    forward.write(out),
+                );
+            }
+            Kind::RoutedLinear { experts, routed, x, routes, out } => {
+                let expert = |number: usize| weights.matrix(experts[number]);
+                let product = RoutedLinear {
+                    x: forward.read(x),
+                    routes: Routes::new(forward.read(routes)),
+                    routed: *routed,
+                };
+                let tiles = worker.share(expert(0).tiles());
+                let scratch = forward.scratch(worker);
+                kernels.routed_linear(product, experts.len(), expert, tiles, scratch, forward.write(out));
             }
             Kind::Add { a, b, out } => {
                 let rows = worker.share(out.rows);

@@ -207,6 +207,10 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
             return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
         }
         for step in &program.steps {
+            if let Op::Route { routing, .. } = &step.op {
+                let found = format!("{} of several for each row", routing.used);
+                return Err(BackendError::CudaLimit { what: "experts", expected: "none".to_owned(), found });
+            }
             let most = YGG_MOST_CANDIDATES as usize;
             if let Op::Candidates { most: found, .. } = &step.op
                 && *found > most

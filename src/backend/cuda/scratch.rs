@@ -53,7 +53,11 @@ impl ScratchBytes {
             match step.op.weights() {
                 OpWeights::Stack { weights, .. } => product(weights, false),
                 OpWeights::Gated { gate, .. } => product(&[gate], true),
-                OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => {}
+                OpWeights::Nothing
+                | OpWeights::Rows(_)
+                | OpWeights::Gain(_)
+                | OpWeights::Vector(_)
+                | OpWeights::Experts(_) => {}
             }
             if let Op::Attention { heads, .. } = &step.op {
                 let vectors = x.expect("queries").rows * heads * partitions(context);

@@ -3,8 +3,8 @@
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use ygg_kernels::{
-    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Rows, RowsMut, ShortConv,
-    cpu::Kernels, reference as kernels,
+    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Routes, Rows, RowsMut,
+    ShortConv, cpu::Kernels, reference as kernels,
 };
 
 use crate::ir::{
@@ -261,6 +261,15 @@ impl ReferenceReplay {
                     memory: unsafe { self.cache.conv(*layer) },
                 };
                 kernels::short_conv(&conv, write());
+            }
+            Op::Route { routing, bias } => {
+                let bias = bias.map(|bias| self.executables.vector(&[bias]));
+                kernels::route(read(0), bias.as_deref(), routing, write());
+            }
+            Op::RoutedLinear { experts, routed } => {
+                let experts: Vec<_> = experts.iter().map(|id| self.executables.matrix(*id)).collect();
+                let routes = Routes::new(read(1));
+                kernels::routed_linear(linear_of(step), read(0), routes, &experts, *routed, write());
             }
             Op::Add if result == step.operands[0].region() => kernels::add_into(read(1), write()),
             Op::Add => kernels::add(read(0), read(1), write()),

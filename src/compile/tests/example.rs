@@ -3,7 +3,7 @@
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
-use ygg_kernels::{Nonlinearity, RopePairing, Scoring, WeightFormat};
+use ygg_kernels::{Gating, Nonlinearity, RopePairing, Routed, Routing, Scoring, WeightFormat};
 
 use crate::ir::{
     ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec,
@@ -326,6 +326,17 @@ impl Small {
         let op = Op::ShortConv { layer: self.convolutions, taps: WeightId(7) };
         self.convolutions += 1;
         self.add(op, &[gated, self.slots, self.tails])
+    }
+
+    /// Experts that rows choose two of by the second matrix: the first two matrices in turn, joined.
+    pub(super) fn experts(&mut self, x: ValueId) -> ValueId {
+        let scores = self.linear(1, x);
+        let routing = Routing { used: 2, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.5 };
+        let routes = self.add(Op::Route { routing, bias: Some(WeightId(4)) }, &[scores]);
+        let experts: Vec<_> = [0, 1].into_iter().cycle().take(8).map(WeightId).collect();
+        let spread = Op::RoutedLinear { experts: experts.clone(), routed: Routed::Spread };
+        let spread = self.add(spread, &[x, routes]);
+        self.add(Op::RoutedLinear { experts, routed: Routed::Joined }, &[spread, routes])
     }
 
     /// Attention to the last two positions, of bounded scores.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ygg_kernels::{
-    RopePairing, Scoring,
+    Gating, RopePairing, Routed, Routing, Scoring,
     reference::{capped, nonlinear},
 };
 
@@ -306,6 +306,52 @@ impl Model<'_> {
         })
     }
 
+    /// Of every row the numbers of the experts of the largest values, ascending, and their weights.
+    fn routes(&self, scores: &Matrix, routing: &Routing, bias: Option<WeightId>) -> Matrix {
+        let bias = bias.map(|bias| self.weight_row(bias, 0));
+        let routed = |_: usize, scores: &[f64]| {
+            let mass: f64 = scores.iter().map(|score| score.exp()).sum();
+            let weight = |expert: usize| match routing.gating {
+                Gating::Softmax => scores[expert].exp() / mass,
+                Gating::Sigmoid => 1.0 / (1.0 + (-scores[expert]).exp()),
+            };
+            let value =
+                |expert: usize| bias.as_ref().map_or(scores[expert], |bias| weight(expert) + bias[expert]);
+            let mut experts: Vec<usize> = (0..scores.len()).collect();
+            experts.sort_by(|a, b| value(*b).total_cmp(&value(*a)));
+            experts.truncate(routing.used);
+            experts.sort_unstable();
+            let sum: f64 = experts.iter().map(|expert| weight(*expert)).sum();
+            let divisor = routing.normalised.map_or(1.0, |least| sum + f64::from(least));
+            let weights = experts.iter().map(|expert| weight(*expert) / divisor * f64::from(routing.scale));
+            experts.iter().map(|expert| *expert as f64).chain(weights).collect()
+        };
+        scores.map_rows(routed)
+    }
+
+    /// Products with the matrices of the experts of each row.
+    fn routed(&self, x: &Matrix, routes: &Matrix, experts: &[WeightId], routed: Routed) -> Matrix {
+        x.map_rows(|row, x| {
+            let (numbers, weights) = routes.row(row).split_at(routes.columns / 2);
+            let product = |x: &[f64], expert: f64| -> Vec<f64> {
+                let WeightSpec { rows, .. } = self.weights[experts[expert as usize].0 as usize];
+                (0..rows).map(|n| dot(x, &self.weight_row(experts[expert as usize], n))).collect()
+            };
+            match routed {
+                Routed::Spread => numbers.iter().flat_map(|expert| product(x, *expert)).collect(),
+                Routed::Joined => {
+                    let parts = x.chunks(x.len() / numbers.len()).zip(numbers).zip(weights);
+                    let products: Vec<_> = parts
+                        .map(|((x, expert), weight)| {
+                            product(x, *expert).into_iter().map(|x| weight * x).collect::<Vec<_>>()
+                        })
+                        .collect();
+                    (0..products[0].len()).map(|n| products.iter().map(|product| product[n]).sum()).collect()
+                }
+            }
+        })
+    }
+
     fn evaluate(&self, op: &Op, operands: &[&Tensor]) -> Tensor {
         let x = || operands[0].rows();
         let y = || operands[1].rows();
@@ -363,6 +409,8 @@ impl Model<'_> {
                     (0..channels).map(of_channel).collect()
                 })
             }
+            Op::Route { routing, bias } => self.routes(x(), routing, *bias),
+            Op::RoutedLinear { experts, routed } => self.routed(x(), y(), experts, *routed),
             Op::Add => x().zip(y(), |a, b| a + b),
             Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
             Op::Softcap { cap } => {

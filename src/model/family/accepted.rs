@@ -7,9 +7,18 @@ use crate::model::{
 };
 use ygg_kernels::RopePairing;
 
-/// Refuses what no family like Llama has: the three checks below, with SwiGLU.
+/// Refuses what no family like Llama has: the checks below, with SwiGLU.
 pub(super) fn like_llama(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
-    common(fields, config)?;
+    dense(fields, config)?;
+    like_llama_with_experts(fields, config)
+}
+
+/// As [`like_llama`], of a family that may have experts.
+pub(super) fn like_llama_with_experts(
+    fields: &dyn Fields,
+    config: &mut ModelConfig,
+) -> Result<(), ModelError> {
+    same_heads(fields, config)?;
     activation(fields, &["hidden_act"], "silu")?;
     whole_heads_turn(fields, config)
 }
@@ -23,13 +32,26 @@ pub(super) fn adjacent_in_gguf(container: Container) -> RopePairing {
     }
 }
 
+/// Refuses experts.
+fn dense(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+    if fields.container() == Container::Folder {
+        return Ok(());
+    }
+    let key = format!("{}.expert_count", config.family.name);
+    only(&key, fields.count(&key)?, 0, "no mixture of experts")
+}
+
 /// Refuses experts, heads of another size for values, and biases that no family has.
 pub(super) fn common(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+    dense(fields, config)?;
+    same_heads(fields, config)
+}
+
+/// Refuses heads of another size for values, and biases that no family has.
+fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
     let Family { name, .. } = config.family;
     match fields.container() {
         Container::Gguf => {
-            let key = format!("{name}.expert_count");
-            only(&key, fields.count(&key)?, 0, "no mixture of experts")?;
             let key = format!("{name}.attention.value_length");
             equal(&key, fields.count(&key)?, config.head_dim, "the head size")?;
             // One number, not one for each layer.

@@ -10,7 +10,7 @@ use super::{
     frame::{Frame, linear},
     hidden_state::{HiddenStateGraph, embedding, expect_verifier},
     layer::layer,
-    recipe::{AttentionWeights, Beside, HeadNorms, LayerWeights, Recipe, SubLayerWeights},
+    recipe::{AttentionWeights, Beside, HeadNorms, LayerWeights, MlpWeights, Recipe, SubLayerWeights},
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -215,9 +215,7 @@ impl HiddenStateGraph {
             attention_output,
             after_attention: None,
             before_mlp: Some(before_mlp),
-            gate,
-            up,
-            down,
+            mlp: MlpWeights::Dense { gate, up, down },
             after_mlp: None,
         };
         let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;

@@ -1,6 +1,11 @@
 //! Granite: Llama with factors on embeddings, residuals, scores and logits.
 
-use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
+use super::{
+    Family, Source, accepted,
+    experts::{Experts, Stored},
+    frame::decoder,
+    recipe::Recipe,
+};
 use crate::{ir::Graph, model::ModelError};
 
 /// Granite 3, dense.
@@ -16,7 +21,30 @@ pub(super) static GRANITE: Family = Family {
     graph,
 };
 
+/// Granite 3 with experts.
+pub(super) static GRANITE_MOE: Family = Family {
+    name: "granitemoe",
+    models: "Granite 3 with experts (1B-A400M, 3B-A800M)",
+    beside_llama: "Granite's factors; experts in place of MLPs, chosen by softmax",
+    classes: &[("granitemoe", "GraniteMoeForCausalLM")],
+    accept: accepted::like_llama_with_experts,
+    graph: |source| {
+        let stored = Stored::Fused {
+            input: "block_sparse_moe.input_linear",
+            output: "block_sparse_moe.output_linear",
+        };
+        // Softmax over the scores of the experts that are used: weights divided by their sum.
+        let experts = Experts::required(source, stored, "block_sparse_moe.router.layer")?;
+        decoder(source, &Recipe { experts: Some(experts), ..recipe(source)? })
+    },
+    ..GRANITE
+};
+
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    decoder(source, &recipe(source)?)
+}
+
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let factor = |gguf, folder| -> Result<f32, ModelError> {
         let found = source.float(gguf, folder)?.unwrap_or(1.0);
         if found.is_finite() && (found as f32).is_normal() {
@@ -31,12 +59,11 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
         Some(_) => factor("attention.scale", "attention_multiplier")?,
         None => llama.score_scale,
     };
-    let recipe = Recipe {
+    Ok(Recipe {
         embedding_scale: factor("embedding_scale", "embedding_multiplier")?,
         residual_scale: factor("residual_scale", "residual_multiplier")?,
         score_scale,
         logit_scale: 1.0 / factor("logit_scale", "logits_scaling")?,
         ..llama
-    };
-    decoder(source, &recipe)
+    })
 }

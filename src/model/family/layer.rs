@@ -1,11 +1,15 @@
-//! One layer of a decoder, attention or a convolution and then MLP, as a recipe has it: its weights in a file, and its
+//! One layer of a decoder, attention or a convolution and then MLP or experts, as a recipe has it: its weights in a file, and its
 //! part of the graph.
 
 use std::ops::Range;
 
 use super::{
+    experts::ExpertWeights,
     frame::{Frame, linear},
-    recipe::{Attending, AttentionWeights, Beside, HeadNorms, LayerWeights, Norms, Recipe, SubLayerWeights},
+    recipe::{
+        Attending, AttentionWeights, Beside, HeadNorms, LayerWeights, MlpWeights, Norms, Recipe,
+        SubLayerWeights,
+    },
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -54,15 +58,25 @@ impl LayerWeights {
             Norms::Both | Norms::After => "pre_feedforward_layernorm",
         };
         let before_mlp = gain(list, is_before, "ffn_norm", mlp_norm, d)?;
-        let [gate, up] = if recipe.has_fused_tensors {
-            list.parts(name("ffn_up", "mlp.gate_up_proj"), [f, f], d)?
-        } else {
-            [
-                list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
-                list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
-            ]
+        let mlp = match recipe.experts.as_ref().filter(|_| recipe.layers[index].is_routed) {
+            Some(experts) => {
+                let weights = ExpertWeights::find(list, naming, index, d, experts)?;
+                MlpWeights::Experts { weights, routing: experts.routing }
+            }
+            None => {
+                let [gate, up] = if recipe.has_fused_tensors {
+                    let both = list.parts(name("ffn_up", "mlp.gate_up_proj"), &[2 * f, d], &[f, f])?;
+                    [both[0], both[1]]
+                } else {
+                    [
+                        list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
+                        list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
+                    ]
+                };
+                let down = list.find(name("ffn_down", "mlp.down_proj"), &[d, f])?;
+                MlpWeights::Dense { gate, up, down }
+            }
         };
-        let down = list.find(name("ffn_down", "mlp.down_proj"), &[d, f])?;
         let after_mlp = gain(list, is_after, "post_ffw_norm", "post_feedforward_layernorm", d)?;
         Ok(Self {
             before_attention,
@@ -70,9 +84,7 @@ impl LayerWeights {
             attention_output,
             after_attention,
             before_mlp,
-            gate,
-            up,
-            down,
+            mlp,
             after_mlp,
         })
     }
@@ -91,7 +103,9 @@ impl AttentionWeights {
         let (queries, keys) = (config.heads * e, config.kv_heads * e);
         let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
         let [query, key, value] = if recipe.has_fused_tensors {
-            list.parts(name("attn_qkv", "self_attn.qkv_proj"), [queries, keys, keys], d)?
+            let name = name("attn_qkv", "self_attn.qkv_proj");
+            let all = list.parts(name, &[queries + 2 * keys, d], &[queries, keys, keys])?;
+            [all[0], all[1], all[2]]
         } else {
             [
                 list.find(name("attn_q", "self_attn.q_proj"), &[queries, d])?,
@@ -152,10 +166,15 @@ pub(super) fn layer(
     let x = add(graph, recipe, x, out, attention)?;
 
     let n = frame.maybe_norm(graph, weights.before_mlp, x, mlp)?;
-    let gate = graph.add(linear(weights.gate), &[n], mlp)?;
-    let up = graph.add(linear(weights.up), &[n], mlp)?;
-    let gated = graph.add(Op::Gate(recipe.function), &[gate, up], mlp)?;
-    let out = graph.add(linear(weights.down), &[gated], mlp)?;
+    let out = match &weights.mlp {
+        MlpWeights::Dense { gate, up, down } => {
+            let gate = graph.add(linear(*gate), &[n], mlp)?;
+            let up = graph.add(linear(*up), &[n], mlp)?;
+            let gated = graph.add(Op::Gate(recipe.function), &[gate, up], mlp)?;
+            graph.add(linear(*down), &[gated], mlp)?
+        }
+        MlpWeights::Experts { weights, routing } => weights.add(graph, *routing, recipe.function, n, mlp)?,
+    };
     let out = frame.maybe_norm(graph, weights.after_mlp, out, mlp)?;
     add(graph, recipe, x, out, mlp)
 }

@@ -3,6 +3,7 @@
 
 use super::{
     Family, Source, accepted,
+    experts::{Experts, Stored},
     frame::decoder,
     recipe::{HeadNorms, Recipe},
 };
@@ -13,7 +14,7 @@ use crate::{
         config::{Fields, only, required},
     },
 };
-use ygg_kernels::RopePairing;
+use ygg_kernels::{Gating, RopePairing, Routing};
 
 /// LFM 2, dense.
 pub(super) static LFM2: Family = Family {
@@ -28,6 +29,65 @@ pub(super) static LFM2: Family = Family {
     accept,
     graph,
 };
+
+/// LFM 2 with experts.
+pub(super) static LFM2_MOE: Family = Family {
+    name: "lfm2moe",
+    models: "LFM 2 with experts (8B-A1B)",
+    beside_llama: "as LFM 2; experts in place of MLPs but for the first layers', each weighed by a sigmoid and chosen \
+        with a bias",
+    tried: &[],
+    classes: &[("lfm2_moe", "Lfm2MoeForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: true,
+    accept: |fields, config| {
+        accepted::whole_heads_turn(fields, config)?;
+        match fields.container() {
+            Container::Gguf => Ok(()),
+            Container::Folder => only("conv_bias", fields.flag("conv_bias")?, false, "no biases"),
+        }
+    },
+    graph: |source| {
+        let mut recipe = recipe(source)?;
+        let experts = Experts::required(source, EXPERTS, "feed_forward.gate")?;
+        let (normalised, scale, is_biased) = match source.fields.container() {
+            Container::Gguf => {
+                let flag = |key: &str| source.fields.flag(&source.key(key, ""));
+                // 2 is the sigmoid.
+                let key = source.key("expert_gating_func", "");
+                only(&key, source.fields.count(&key)?, 2, "a sigmoid")?;
+                (
+                    flag("expert_weights_norm")?.unwrap_or(true),
+                    source.float("expert_weights_scale", "")?,
+                    true,
+                )
+            }
+            Container::Folder => (
+                source.fields.flag("norm_topk_prob")?.unwrap_or(true),
+                source.fields.float("routed_scaling_factor")?,
+                source.fields.flag("use_expert_bias")?.unwrap_or(true),
+            ),
+        };
+        let routing = Routing {
+            gating: Gating::Sigmoid,
+            normalised: normalised.then_some(LEAST_SUM),
+            scale: scale.unwrap_or(1.0) as f32,
+            ..experts.routing
+        };
+        let bias = is_biased.then_some("feed_forward.expert_bias");
+        recipe.experts = Some(Experts { routing, bias, ..experts });
+        let key = source.key("leading_dense_block_count", "num_dense_layers");
+        let dense = required(source.fields.count(&key)?, &key, "how many of the first layers have MLPs")?;
+        recipe.layers.iter_mut().take(dense).for_each(|layer| layer.is_routed = false);
+        decoder(source, &recipe)
+    },
+};
+
+/// How its folders store experts.
+const EXPERTS: Stored = Stored::Each { before: "feed_forward.experts", parts: ["w1", "w3", "w2"] };
+
+/// What the model adds to the sum that it divides the weights of experts by.
+const LEAST_SUM: f32 = 1e-6;
 
 /// What its files call what Llama's call otherwise.
 const NAMES: &[(&str, &str)] = &[
@@ -109,6 +169,10 @@ fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
 }
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    decoder(source, &recipe(source)?)
+}
+
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let key = source.key("shortconv.l_cache", "conv_L_cache");
     let taps = required(source.fields.count(&key)?, &key, "the taps of a convolution")?;
     let llama = Recipe::llama(source.config);
@@ -116,5 +180,5 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {
         layer.taps = (!attends).then_some(taps);
     }
-    decoder(source, &recipe)
+    Ok(recipe)
 }

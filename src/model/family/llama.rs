@@ -1,28 +1,35 @@
 //! Llama: RMS norm, rotary positions, grouped-query attention, SwiGLU, untied or tied head, no biases. Mistral is the
-//! same with a window.
+//! same with a window, Mixtral with experts.
 
-use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
+use super::{
+    Family, Source, accepted,
+    experts::{Experts, Stored},
+    frame::decoder,
+    recipe::Recipe,
+};
 use crate::{ir::Graph, model::ModelError};
 
-/// Llama 2 and 3, SmolLM 2, TinyLlama; Mistral and Ministral, whose GGUF files call themselves llama.
+/// Llama 2 and 3, SmolLM 2, TinyLlama; Mistral, Ministral and Mixtral, whose GGUF files call themselves llama.
 pub(in crate::model) static LLAMA: Family = Family {
     name: "llama",
-    models: "Llama 2 and 3.x, SmolLM 2, TinyLlama, Mistral, Ministral",
-    beside_llama: "Mistral: a window, where the file has one",
+    models: "Llama 2 and 3.x, SmolLM 2, TinyLlama, Mistral, Ministral, Mixtral",
+    beside_llama: "Mistral: a window, where the file has one; Mixtral: experts in place of MLPs, chosen by softmax",
     tried: &["SmolLM2 135M: float32"],
     classes: &[
         ("llama", "LlamaForCausalLM"),
         ("mistral", "MistralForCausalLM"),
         ("ministral", "MinistralForCausalLM"),
+        ("mixtral", "MixtralForCausalLM"),
     ],
     pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: false,
-    accept: accepted::like_llama,
+    accept: accepted::like_llama_with_experts,
     graph,
 };
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let recipe = Recipe::llama(source.config);
+    let experts = Experts::read(source, Stored::BY_NUMBER, "block_sparse_moe.gate")?;
+    let recipe = Recipe { experts, ..Recipe::llama(source.config) };
     // The window of a folder that calls itself llama means nothing; a GGUF file has one only if the model does.
     let has_window = source.fields.text("model_type")? != Some("llama");
     decoder(source, &if has_window { recipe.windowed(source, |_| true)? } else { recipe })

@@ -7,6 +7,7 @@
 mod accepted;
 mod block;
 mod eagle3;
+mod experts;
 mod frame;
 mod gemma;
 mod granite;
@@ -15,9 +16,11 @@ mod layer;
 mod lfm2;
 mod llama;
 mod olmo2;
+mod olmoe;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3moe;
 mod recipe;
 mod smollm3;
 #[cfg(test)]
@@ -49,6 +52,10 @@ static FAMILIES: &[&Family] = &[
     &granite::GRANITE,
     &olmo2::OLMO2,
     &lfm2::LFM2,
+    &qwen3moe::QWEN3MOE,
+    &olmoe::OLMOE,
+    &granite::GRANITE_MOE,
+    &lfm2::LFM2_MOE,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];

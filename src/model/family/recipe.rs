@@ -1,11 +1,14 @@
 //! What makes the graph of one decoder family: how it differs from Llama's. Its default is Llama's.
 
-use super::Source;
+use super::{
+    Source,
+    experts::{ExpertWeights, Experts},
+};
 use crate::{
     ir::{RopeId, ValueId, WeightId},
     model::{ModelConfig, ModelError, RopeConfig},
 };
-use ygg_kernels::Nonlinearity;
+use ygg_kernels::{Nonlinearity, Routing};
 
 /// Where a sub-layer is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub(super) struct LayerRule {
     pub(super) window: Option<u32>,
     /// Taps of the short convolution that it has in place of attention.
     pub(super) taps: Option<usize>,
+    /// Whether it has the recipe's experts, if there are some, in place of an MLP.
+    pub(super) is_routed: bool,
 }
 
 /// What a decoder computes, apart from its sizes.
@@ -69,6 +74,8 @@ pub(super) struct Recipe {
     pub(super) logit_softcap: Option<f32>,
     /// Rotary embeddings.
     pub(super) ropes: Vec<RopeConfig>,
+    /// The experts of layers that have some in place of an MLP.
+    pub(super) experts: Option<Experts>,
     /// One for each layer.
     pub(super) layers: Vec<LayerRule>,
     /// Names of weights: those that other families' files have, and what this family's have.
@@ -92,7 +99,11 @@ impl Recipe {
             logit_scale: 1.0,
             logit_softcap: None,
             ropes: vec![config.rope.clone()],
-            layers: vec![LayerRule { rope: Some(0), window: None, taps: None }; config.layers],
+            experts: None,
+            layers: vec![
+                LayerRule { rope: Some(0), window: None, taps: None, is_routed: true };
+                config.layers
+            ],
             names: &[],
         }
     }
@@ -161,10 +172,14 @@ pub(super) struct LayerWeights {
     pub(super) attention_output: WeightId,
     pub(super) after_attention: Option<WeightId>,
     pub(super) before_mlp: Option<WeightId>,
-    pub(super) gate: WeightId,
-    pub(super) up: WeightId,
-    pub(super) down: WeightId,
+    pub(super) mlp: MlpWeights,
     pub(super) after_mlp: Option<WeightId>,
+}
+
+/// The weights of what each row goes through by itself.
+pub(super) enum MlpWeights {
+    Dense { gate: WeightId, up: WeightId, down: WeightId },
+    Experts { weights: ExpertWeights, routing: Routing },
 }
 
 /// The weights of the sub-layer in front of an MLP, but for its output's.

@@ -47,8 +47,13 @@ impl Naming {
 
     /// The name of the bias that belongs to a weight of one layer.
     pub(super) fn layer_bias(self, layer: usize, gguf: &str, folder: &str) -> String {
+        self.layer_vector(layer, &format!("{gguf}.bias"), &format!("{folder}.bias"))
+    }
+
+    /// The name of a vector of one layer, as it stands.
+    pub(super) fn layer_vector(self, layer: usize, gguf: &str, folder: &str) -> String {
         let name = if self.container == Container::Gguf { gguf } else { folder };
-        format!("{}{name}.bias", self.layer(layer))
+        format!("{}{name}", self.layer(layer))
     }
 
     /// As [`weight`](Self::weight), of one layer.
@@ -187,24 +192,26 @@ impl<'a> WeightList<'a> {
         Ok(self.push(WeightSpec::new(name, rows, columns, format)))
     }
 
-    /// Matrices of so many rows, which lie in one tensor of this name, one after the other.
+    /// Matrices of so many rows, which lie in one tensor of this name and shape, one after the other.
     ///
     /// # Errors
     /// As [`find`](Self::find).
-    pub(super) fn parts<const N: usize>(
+    pub(super) fn parts(
         &mut self,
         name: String,
-        rows: [usize; N],
-        columns: usize,
-    ) -> Result<[WeightId; N], ModelError> {
-        let format = self.format_of(&name, &[rows.iter().sum(), columns])?;
+        shape: &[usize],
+        rows: &[usize],
+    ) -> Result<Vec<WeightId>, ModelError> {
+        let format = self.format_of(&name, shape)?;
+        let columns = shape[shape.len() - 1];
         let mut first_row = 0;
-        Ok(rows.map(|rows| {
-            let whole = WeightSpec::new(name.clone(), rows, columns, format);
+        let mut part = |rows: &usize| {
+            let whole = WeightSpec::new(name.clone(), *rows, columns, format);
             let part = WeightSpec { first_row, ..whole };
             first_row += rows;
             self.push(part)
-        }))
+        };
+        Ok(rows.iter().map(&mut part).collect())
     }
 
     /// The gain of a norm, `[len]`, and what is added to its elements.

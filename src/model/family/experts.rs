@@ -1,0 +1,222 @@
+//! Experts: MLPs of which a router chooses some for every row. What files say of them, their weights, and their part of
+//! the graph.
+
+use super::{
+    Source,
+    frame::linear,
+    weights::{Naming, WeightList},
+};
+use crate::{
+    ir::{Graph, GroupId, Op, ValueId, WeightId},
+    model::{
+        Container, ModelError,
+        config::{only, required},
+    },
+};
+use ygg_kernels::{Gating, Nonlinearity, Routed, Routing};
+
+/// How the folders of a family store the matrices of experts; GGUF files have one tensor for all experts' gates, one
+/// for their ups and one for their downs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// Tensors for each expert: what stands before its number, and what gate, up and down are called after it.
+    Each { before: &'static str, parts: [&'static str; 3] },
+    /// A tensor for all experts' gates and ups, each expert's gate first, and one for their downs.
+    Fused { input: &'static str, output: &'static str },
+}
+
+impl Stored {
+    /// As most folders have them.
+    pub(super) const BY_NAME: Self =
+        Self::Each { before: "mlp.experts", parts: ["gate_proj", "up_proj", "down_proj"] };
+    /// As Mixtral's folders have them.
+    pub(super) const BY_NUMBER: Self =
+        Self::Each { before: "block_sparse_moe.experts", parts: ["w1", "w3", "w2"] };
+}
+
+/// The experts of a model.
+#[derive(Clone, Debug)]
+pub(super) struct Experts {
+    /// How many a layer has, `E`.
+    pub(super) count: usize,
+    /// Hidden size `F` of each.
+    pub(super) feed_forward: usize,
+    /// How rows choose among them.
+    pub(super) routing: Routing,
+    /// What folders call the router's matrix.
+    pub(super) router: &'static str,
+    /// What folders call a vector that is added where experts are chosen, if the family has one.
+    pub(super) bias: Option<&'static str>,
+    pub(super) stored: Stored,
+}
+
+/// Most experts of a layer: above what any published model has.
+const MOST: usize = 4_096;
+
+impl Experts {
+    /// The experts that a file tells of, routed by the softmax of their scores, with normalised weights; `None` if it has
+    /// none.
+    ///
+    /// # Errors
+    /// [`ModelError`] for numbers that cannot be.
+    pub(super) fn read(
+        source: &Source<'_>,
+        stored: Stored,
+        router: &'static str,
+    ) -> Result<Option<Self>, ModelError> {
+        let Source { config, fields, .. } = *source;
+        let count = |gguf: &str, folder: &[&str]| -> Result<(String, Option<usize>), ModelError> {
+            let keys = match fields.container() {
+                Container::Gguf => vec![source.key(gguf, "")],
+                Container::Folder => folder.iter().map(|key| (*key).to_owned()).collect(),
+            };
+            for key in &keys {
+                if let Some(found) = fields.count(key)? {
+                    return Ok((key.clone(), Some(found)));
+                }
+            }
+            Ok((keys[0].clone(), None))
+        };
+        let (key, experts) = count("expert_count", &["num_experts", "num_local_experts"])?;
+        let Some(experts) = experts.filter(|experts| *experts > 0) else { return Ok(None) };
+        within(&key, experts, MOST)?;
+        let (key, used) = count("expert_used_count", &["num_experts_per_tok"])?;
+        let used = required(used, &key, "how many experts a token uses")?;
+        within(&key, used, experts.min(Routing::MOST_USED))?;
+        let (key, size) = count("expert_feed_forward_length", &["moe_intermediate_size"])?;
+        let feed_forward = size.unwrap_or(config.feed_forward);
+        within(&key, feed_forward, 1 << 20)?;
+        for shared in ["expert_shared_count", "expert_shared_feed_forward_length"] {
+            if fields.container() == Container::Gguf {
+                let key = source.key(shared, "");
+                only(&key, fields.count(&key)?, 0, "no expert that all rows share")?;
+            }
+        }
+        let routing = Routing { used, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.0 };
+        Ok(Some(Self { count: experts, feed_forward, routing, router, bias: None, stored }))
+    }
+
+    /// As [`read`](Self::read), of a family whose models all have experts.
+    ///
+    /// # Errors
+    /// As `read`, and if the file tells of none.
+    pub(super) fn required(
+        source: &Source<'_>,
+        stored: Stored,
+        router: &'static str,
+    ) -> Result<Self, ModelError> {
+        let found = Self::read(source, stored, router)?;
+        let key = source.key("expert_count", "num_experts");
+        required(found, &key, "how many experts a layer has, above 0")
+    }
+
+    /// The same, whose weights are divided by their sum only where a folder says so; GGUF files do not say it.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a value of another type.
+    pub(super) fn normalised_by(
+        self,
+        source: &Source<'_>,
+        key: &str,
+        in_gguf: bool,
+    ) -> Result<Self, ModelError> {
+        let is_normalised = match source.fields.container() {
+            Container::Gguf => in_gguf,
+            Container::Folder => source.fields.flag(key)?.unwrap_or(false),
+        };
+        let normalised = is_normalised.then_some(0.0);
+        Ok(Self { routing: Routing { normalised, ..self.routing }, ..self })
+    }
+}
+
+fn within(key: &str, found: usize, most: usize) -> Result<(), ModelError> {
+    if (1..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(ModelError::invalid(format_args!("key `{key}`"), format_args!("1 to {most}"), found))
+}
+
+/// The weights of one layer's experts.
+pub(super) struct ExpertWeights {
+    router: WeightId,
+    bias: Option<WeightId>,
+    /// Of every expert.
+    gates: Vec<WeightId>,
+    ups: Vec<WeightId>,
+    downs: Vec<WeightId>,
+}
+
+impl ExpertWeights {
+    /// Looks up the experts of a layer.
+    ///
+    /// # Errors
+    /// [`ModelError`] if a tensor is missing or has another shape.
+    pub(super) fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        layer: usize,
+        width: usize,
+        experts: &Experts,
+    ) -> Result<Self, ModelError> {
+        let Experts { count, feed_forward, routing: _, router, bias, stored } = *experts;
+        let name = |gguf: &str, folder: &str| naming.layer_weight(layer, gguf, folder);
+        let router = list.find(name("ffn_gate_inp", router), &[count, width])?;
+        let bias = match bias {
+            // A vector without the suffix of weights.
+            Some(folder) => {
+                let name = naming.layer_vector(layer, "exp_probs_b.bias", folder);
+                Some(list.vector(name, count, "a bias of experts")?)
+            }
+            None => None,
+        };
+        let (f, d) = (feed_forward, width);
+        let mut all = |name: String, rows: usize, columns: usize| {
+            list.parts(name, &[count, rows, columns], &vec![rows; count])
+        };
+        if naming.container == Container::Gguf {
+            let gates = all(name("ffn_gate_exps", ""), f, d)?;
+            let ups = all(name("ffn_up_exps", ""), f, d)?;
+            let downs = all(name("ffn_down_exps", ""), d, f)?;
+            return Ok(Self { router, bias, gates, ups, downs });
+        }
+        match stored {
+            Stored::Fused { input, output } => {
+                let both = list.parts(name("", input), &[count, 2 * f, d], &vec![f; 2 * count])?;
+                let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect();
+                let (gates, ups) = (of(0), of(1));
+                let downs = list.parts(name("", output), &[count, d, f], &vec![d; count])?;
+                Ok(Self { router, bias, gates, ups, downs })
+            }
+            Stored::Each { before, parts } => {
+                let mut of = |part: usize, shape: [usize; 2]| {
+                    let name = |number| name("", &format!("{before}.{number}.{}", parts[part]));
+                    (0..count).map(|number| list.find(name(number), &shape)).collect::<Result<Vec<_>, _>>()
+                };
+                let (gates, ups, downs) = (of(0, [f, d])?, of(1, [f, d])?, of(2, [d, f])?);
+                Ok(Self { router, bias, gates, ups, downs })
+            }
+        }
+    }
+
+    /// Adds the experts of the rows `n`; returns the sum of what those that each row uses give.
+    ///
+    /// # Errors
+    /// None for weights that [`find`](Self::find) found.
+    pub(super) fn add(
+        &self,
+        graph: &mut Graph,
+        routing: Routing,
+        function: Nonlinearity,
+        n: ValueId,
+        group: Option<GroupId>,
+    ) -> Result<ValueId, ModelError> {
+        let Self { router, bias, gates, ups, downs } = self;
+        let scores = graph.add(linear(*router), &[n], group)?;
+        let routes = graph.add(Op::Route { routing, bias: *bias }, &[scores], group)?;
+        let product = |experts: &[WeightId], routed| Op::RoutedLinear { experts: experts.to_vec(), routed };
+        let gate = graph.add(product(gates, Routed::Spread), &[n, routes], group)?;
+        let up = graph.add(product(ups, Routed::Spread), &[n, routes], group)?;
+        let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
+        Ok(graph.add(product(downs, Routed::Joined), &[gated, routes], group)?)
+    }
+}

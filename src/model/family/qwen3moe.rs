@@ -1,0 +1,41 @@
+//! Qwen 3 with experts: Qwen 3, whose rows each go through some of many small MLPs.
+
+use super::{
+    Family, Source, accepted,
+    experts::{Experts, Stored},
+    frame::decoder,
+    qwen2::optional_window,
+    recipe::{HeadNorms, Recipe},
+};
+use crate::{ir::Graph, model::ModelError};
+use ygg_kernels::RopePairing;
+
+/// Qwen 3 with experts.
+pub(super) static QWEN3MOE: Family = Family {
+    name: "qwen3moe",
+    models: "Qwen 3 with experts (30B-A3B, 235B-A22B, Coder)",
+    beside_llama: "every head of queries and keys is normalised; experts in place of MLPs, chosen by softmax",
+    tried: &[],
+    classes: &[("qwen3_moe", "Qwen3MoeForCausalLM")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: false,
+    accept: accepted::like_llama_with_experts,
+    graph,
+};
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    // GGUF files do not say it: all published models divide by the sum.
+    let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate")?.normalised_by(
+        source,
+        "norm_topk_prob",
+        true,
+    )?;
+    let mut recipe =
+        Recipe { head_norms: HeadNorms::EachHead, experts: Some(experts), ..Recipe::llama(source.config) };
+    let every = source.fields.count("decoder_sparse_step")?.unwrap_or(1).max(1);
+    let dense = source.fields.counts("mlp_only_layers")?.unwrap_or_default();
+    for (layer, rule) in recipe.layers.iter_mut().enumerate() {
+        rule.is_routed = (layer + 1).is_multiple_of(every) && !dense.contains(&layer);
+    }
+    decoder(source, &optional_window(source, recipe)?)
+}
