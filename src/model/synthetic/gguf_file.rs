@@ -9,7 +9,7 @@ use std::{
 use ygg_kernels::WeightFormat;
 
 use super::{
-    NAME, RMS_EPS, SyntheticSpec,
+    NAME, RMS_EPS, SyntheticExperts, SyntheticSpec,
     tensors::{Tensor, tensors},
     vocabulary::{BOS, CHAT_TEMPLATE, EOS, UNKNOWN, Vocabulary},
 };
@@ -86,6 +86,10 @@ impl SyntheticSpec {
             ("tokenizer.ggml.tokens", Value::Array(Array::String(vocabulary.tokens))),
             ("tokenizer.ggml.unknown_token_id", Value::U32(UNKNOWN)),
         ];
+        if let Some(SyntheticExperts { count: experts, used, .. }) = self.experts {
+            own.push(("expert_count", count(experts)));
+            own.push(("expert_used_count", count(used)));
+        }
         if let RopeScaling::Linear { factor } = self.rope.scaling {
             own.push(("rope.scaling.type", text("linear")));
             own.push(("rope.scaling.factor", Value::F32(factor as f32)));

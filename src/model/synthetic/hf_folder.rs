@@ -1,6 +1,6 @@
 //! Writes a synthetic model as a Hugging Face folder.
 
-use std::{borrow::Cow, collections::BTreeMap, fs, io, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, fs, io, ops::Range, path::Path};
 
 use ::safetensors::{Dtype, SafeTensorError, View, serialize_to_file};
 use serde_json::{Value, json};
@@ -41,7 +41,8 @@ impl SyntheticSpec {
         for (i, part) in tensors.chunks(tensors.len().div_ceil(shards)).enumerate() {
             let name = format!("model-{:05}-of-{shards:05}.safetensors", i + 1);
             write_weights(&folder.join(&name), part)?;
-            weight_map.extend(part.iter().map(|tensor| (tensor.folder_name.clone(), name.clone())));
+            let names = part.iter().flat_map(Tensor::folder_parts).map(|(tensor, _)| tensor);
+            weight_map.extend(names.map(|tensor| (tensor, name.clone())));
         }
         write(&folder.join(INDEX), &json!({ "metadata": {}, "weight_map": weight_map }))
     }
@@ -84,7 +85,10 @@ impl SyntheticSpec {
                 ));
             }
         };
-        let (model_type, class) = self.family.classes[0];
+        let class = |model_type: &str| self.family.classes.iter().find(|(name, _)| *name == model_type);
+        let with_experts = self.experts.and_then(|_| class("mixtral"));
+        let (model_type, class) = *with_experts.unwrap_or(&self.family.classes[0]);
+        let experts = self.experts.map(|experts| (experts.count, experts.used)).unzip();
         Ok(json!({
             "architectures": [class],
             "attention_bias": false,
@@ -98,8 +102,10 @@ impl SyntheticSpec {
             "mlp_bias": false,
             "model_type": model_type,
             "num_attention_heads": self.heads,
+            "num_experts_per_tok": experts.1,
             "num_hidden_layers": self.layers,
             "num_key_value_heads": self.kv_heads,
+            "num_local_experts": experts.0,
             "rms_norm_eps": RMS_EPS,
             "rope_scaling": scaling,
             "rope_theta": self.rope.base,
@@ -162,14 +168,14 @@ pub(super) fn write(path: &Path, json: &Value) -> Result<(), ModelError> {
 }
 
 enum FolderTensor<'a> {
-    Weights(&'a Tensor),
+    Weights { tensor: &'a Tensor, rows: Range<usize>, shape: Vec<usize> },
     Integers { elements: &'a [i64], shape: [usize; 1] },
 }
 
 impl View for FolderTensor<'_> {
     fn dtype(&self) -> Dtype {
         match self {
-            Self::Weights(tensor) => match tensor.folder_format() {
+            Self::Weights { tensor, .. } => match tensor.folder_format() {
                 WeightFormat::F16 => Dtype::F16,
                 WeightFormat::BF16 => Dtype::BF16,
                 _ => Dtype::F32,
@@ -180,14 +186,14 @@ impl View for FolderTensor<'_> {
 
     fn shape(&self) -> &[usize] {
         match self {
-            Self::Weights(tensor) => &tensor.shape,
+            Self::Weights { shape, .. } => shape,
             Self::Integers { shape, .. } => shape,
         }
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
         match self {
-            Self::Weights(tensor) => tensor.folder_bytes().into(),
+            Self::Weights { tensor, rows, .. } => tensor.folder_bytes(rows.clone()).into(),
             Self::Integers { elements, .. } => elements.iter().flat_map(|x| x.to_le_bytes()).collect(),
         }
     }
@@ -207,9 +213,14 @@ pub(super) fn write_with_integers(
     tensors: &[Tensor],
     integers: &[(&str, &[i64])],
 ) -> Result<(), ModelError> {
-    let weights = tensors.iter().map(|tensor| (tensor.folder_name.as_str(), FolderTensor::Weights(tensor)));
+    let weights = tensors.iter().flat_map(|tensor| {
+        // The last two sizes: of all experts a tensor each.
+        let shape = &tensor.shape[tensor.shape.len().saturating_sub(2)..];
+        let part = |(name, rows)| (name, FolderTensor::Weights { tensor, rows, shape: shape.to_vec() });
+        tensor.folder_parts().into_iter().map(part)
+    });
     let vector = |elements| FolderTensor::Integers { elements, shape: [elements.len()] };
-    let integers = integers.iter().map(|(name, elements)| (*name, vector(elements)));
+    let integers = integers.iter().map(|(name, elements)| ((*name).to_owned(), vector(elements)));
     serialize_to_file(weights.chain(integers), None, path).map_err(|error| {
         let source = match error {
             SafeTensorError::IoError(source) => source,

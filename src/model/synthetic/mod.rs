@@ -19,7 +19,7 @@ mod vocabulary;
 pub use block::BlockSpec;
 pub use eagle3::Eagle3Spec;
 pub use hidden_state::HiddenStateSpec;
-use ygg_kernels::WeightFormat;
+use ygg_kernels::{Routing, WeightFormat};
 
 use super::{ConfigKeys, Family, ModelConfig, ModelError, RopeConfig, RopeScaling, family::LLAMA};
 
@@ -47,8 +47,10 @@ pub struct SyntheticSpec {
     pub kv_heads: usize,
     /// Head size `E`.
     pub head_dim: usize,
-    /// Hidden size `F` of the MLPs.
+    /// Hidden size `F` of the MLPs, and of experts.
     pub feed_forward: usize,
+    /// Experts in every layer in place of an MLP, as Mixtral has them.
+    pub experts: Option<SyntheticExperts>,
     /// Vocabulary `V`, at least [`LEAST_VOCABULARY`].
     pub vocabulary: usize,
     /// Longest context in tokens.
@@ -65,6 +67,18 @@ pub struct SyntheticSpec {
     pub seed: u64,
     /// Rows of a matrix that differ; the others are these again, in turn.
     pub distinct_rows: usize,
+}
+
+/// The experts of a synthetic model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyntheticExperts {
+    /// How many a layer has.
+    pub count: usize,
+    /// How many a row uses.
+    pub used: usize,
+    /// Whether all have the weights of the MLP that the model has without them: as a model is upcycled (arXiv
+    /// 2212.05055). Weights of experts sum to one, so the model is the same function to rounding.
+    pub are_copies: bool,
 }
 
 /// Three control tokens and one token per byte.
@@ -84,6 +98,7 @@ impl Default for SyntheticSpec {
             kv_heads: 2,
             head_dim: 16,
             feed_forward: 128,
+            experts: None,
             vocabulary: 384,
             context: 512,
             format: WeightFormat::F32,
@@ -143,6 +158,16 @@ impl SyntheticSpec {
         })?;
         if let RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } = self.rope.scaling {
             return Err(ModelError::unsupported("key `rope.scaling`", "YaRN or LongRoPE", "the other rules"));
+        }
+        if let Some(SyntheticExperts { count, used, .. }) = self.experts {
+            if self.family != &LLAMA {
+                let expected = format_args!("`{}`", LLAMA.name);
+                return Err(ModelError::unsupported("key `family`", self.family.name, expected));
+            }
+            let most = count.min(Routing::MOST_USED);
+            if !(1..=most).contains(&used) {
+                return Err(ModelError::invalid("key `experts.used`", format_args!("1 to {most}"), used));
+            }
         }
         let block = self.format.block_len();
         let inputs = [

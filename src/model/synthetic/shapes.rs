@@ -2,7 +2,7 @@
 
 use ygg_kernels::WeightFormat;
 
-use super::SyntheticSpec;
+use super::{SyntheticExperts, SyntheticSpec};
 use crate::model::{RopeConfig, RopeScaling};
 
 /// Distinct rows of a matrix; the others repeat them. Latencies are the same, and the file is written at the speed of
@@ -11,9 +11,10 @@ const DISTINCT_ROWS: usize = 64;
 
 impl SyntheticSpec {
     /// Names that [`shape`](Self::shape) knows.
-    pub const SHAPES: [&'static str; 3] = ["llama-1b", "llama-7b", "llama-13b"];
+    pub const SHAPES: [&'static str; 4] = ["llama-1b", "llama-7b", "llama-13b", "qwen3-30b-a3b-8-layers"];
 
-    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B. Rows repeat,
+    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B, and eight of the
+    /// 48 layers of Qwen3-30B-A3B without the norms of heads, as Llama's tensors. Rows repeat,
     /// so neither the text of such a model nor the acceptance of a drafter of it means anything.
     pub fn shape(name: &str, format: WeightFormat) -> Option<Self> {
         let rope = |base| RopeConfig { base, scaling: RopeScaling::None };
@@ -54,6 +55,17 @@ impl SyntheticSpec {
                 heads: 40,
                 kv_heads: 40,
                 feed_forward: 13_824,
+                ..llama_2
+            }),
+            "qwen3-30b-a3b-8-layers" => Some(Self {
+                layers: 8,
+                width: 2048,
+                heads: 32,
+                kv_heads: 4,
+                feed_forward: 768,
+                experts: Some(SyntheticExperts { count: 128, used: 8, are_copies: false }),
+                vocabulary: 151_936,
+                rope: rope(1_000_000.0),
                 ..llama_2
             }),
             _ => None,

@@ -1,8 +1,10 @@
 //! The tensors of a synthetic model and their elements.
 
+use std::ops::Range;
+
 use ygg_kernels::{RopePairing, WeightFormat};
 
-use super::{SyntheticSpec, numbers::Stream};
+use super::{SyntheticExperts, SyntheticSpec, numbers::Stream};
 use crate::model::Container;
 
 /// What is in a tensor.
@@ -23,13 +25,17 @@ enum Content {
 pub(super) struct Tensor {
     pub(super) gguf_name: String,
     pub(super) folder_name: String,
-    /// `[rows, columns]`, or `[columns]` for gains.
+    /// `[rows, columns]`, or `[columns]` for gains, or `[experts, rows, columns]`.
     pub(super) shape: Vec<usize>,
     pub(super) format: WeightFormat,
     content: Content,
     numbers: Stream,
     distinct_rows: usize,
 }
+
+/// Stream of the numbers of the router of layer 0, those of other layers after it: one that no other tensor has, so that
+/// all others are the same with and without experts.
+const ROUTERS: u64 = 1 << 32;
 
 impl Tensor {
     pub(super) fn rows(&self) -> usize {
@@ -64,10 +70,21 @@ impl Tensor {
         self.format.quantise_row(&self.values(row), out);
     }
 
-    /// The bytes of the tensor in a folder, quantised formats as the F32 they stand for.
-    pub(super) fn folder_bytes(&self) -> Vec<u8> {
+    /// The tensors of a folder that it is: their names and rows. One, or one for each expert.
+    pub(super) fn folder_parts(&self) -> Vec<(String, Range<usize>)> {
+        let [count, rows, _] = self.shape[..] else {
+            return vec![(self.folder_name.clone(), 0..self.rows())];
+        };
+        let part = |number: usize| {
+            (self.folder_name.replace(EXPERT, &number.to_string()), number * rows..(number + 1) * rows)
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// The bytes of rows of the tensor in a folder, quantised formats as the F32 they stand for.
+    pub(super) fn folder_bytes(&self, rows: Range<usize>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for row in 0..self.rows() {
+        for row in rows {
             let mut stored = Vec::new();
             self.format.quantise_row(&self.values(row), &mut stored);
             if self.folder_format() != self.format {
@@ -104,12 +121,16 @@ impl Tensor {
     }
 }
 
+/// What stands for the number of an expert in the name of a folder's tensor.
+const EXPERT: &str = "EXPERT";
+
 /// Standard deviation of the logits of a normalised row.
 const LOGIT_DEVIATION: f32 = 3.0;
 
 /// All tensors in the order of the files.
 pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
-    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let mut list =
+        List { seed: spec.seed, distinct_rows: spec.distinct_rows, streams: 0, tensors: Vec::new() };
     let (d, f, v) = (spec.width, spec.feed_forward, spec.vocabulary);
     let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let per_row = |gain: f32, columns: usize| gain / (columns as f32).sqrt();
@@ -123,14 +144,14 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
     let embedding = if spec.tied { head } else { Content::Matrix { deviation: 1.0 } };
     list.add("token_embd", "model.embed_tokens", &[v, d], table_format, embedding);
     for layer in 0..spec.layers {
+        let format_of = |gguf: &str| match spec.format {
+            WeightFormat::Q4_K if layer % 2 == 0 && ["attn_v", "ffn_down"].contains(&gguf) => {
+                WeightFormat::Q6_K
+            }
+            format => format,
+        };
         let mut add = |gguf: &str, folder: &str, shape: &[usize], content| {
-            let format = match (shape.len(), spec.format) {
-                (1, _) => WeightFormat::F32,
-                (_, WeightFormat::Q4_K) if layer % 2 == 0 && ["attn_v", "ffn_down"].contains(&gguf) => {
-                    WeightFormat::Q6_K
-                }
-                (_, format) => format,
-            };
+            let format = if shape.len() == 1 { WeightFormat::F32 } else { format_of(gguf) };
             let names = (format!("blk.{layer}.{gguf}"), format!("model.layers.{layer}.{folder}"));
             list.add(&names.0, &names.1, shape, format, content);
         };
@@ -146,9 +167,30 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
         add("attn_v", "self_attn.v_proj", &[keys, d], into(1.0, d));
         add("attn_output", "self_attn.o_proj", &[d, queries], into(2.5 * fading, queries));
         add("ffn_norm", "post_attention_layernorm", &[d], Content::Gain);
-        add("ffn_gate", "mlp.gate_proj", &[f, d], into(1.0, d));
-        add("ffn_up", "mlp.up_proj", &[f, d], into(1.0, d));
-        add("ffn_down", "mlp.down_proj", &[d, f], into(3.5 * fading, f));
+        let [gate, up, down] = [into(1.0, d), into(1.0, d), into(3.5 * fading, f)];
+        let Some(SyntheticExperts { count, are_copies, .. }) = spec.experts else {
+            add("ffn_gate", "mlp.gate_proj", &[f, d], gate);
+            add("ffn_up", "mlp.up_proj", &[f, d], up);
+            add("ffn_down", "mlp.down_proj", &[d, f], down);
+            continue;
+        };
+        let first = list.tensors.len();
+        let mut add = |gguf: &str, part: &str, rows: usize, columns: usize, format, content| {
+            let folder = format!("model.layers.{layer}.block_sparse_moe.experts.{EXPERT}.{part}");
+            list.add(&format!("blk.{layer}.{gguf}"), &folder, &[count, rows, columns], format, content);
+        };
+        add("ffn_gate_exps", "w1", f, d, spec.format, gate);
+        add("ffn_up_exps", "w3", f, d, spec.format, up);
+        add("ffn_down_exps", "w2", d, f, format_of("ffn_down"), down);
+        for tensor in &mut list.tensors[first..] {
+            tensor.distinct_rows = if are_copies { tensor.shape[1] } else { tensor.distinct_rows };
+        }
+        let [gguf, folder] =
+            [format!("blk.{layer}.ffn_gate_inp"), format!("model.layers.{layer}.block_sparse_moe.gate")];
+        list.add(&gguf, &folder, &[count, d], WeightFormat::F32, into(2.0, d));
+        let router = list.tensors.last_mut().expect("it was added");
+        router.numbers = Stream::new(spec.seed, ROUTERS + layer as u64);
+        list.streams -= 1;
     }
     list.add("output_norm", "model.norm", &[d], WeightFormat::F32, Content::Gain);
     if !spec.tied {
@@ -159,7 +201,8 @@ pub(super) fn tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
 
 /// All tensors of a hidden-state drafter of this shape.
 pub(super) fn hidden_state_tensors(spec: &SyntheticSpec) -> Vec<Tensor> {
-    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let mut list =
+        List { seed: spec.seed, distinct_rows: spec.distinct_rows, streams: 0, tensors: Vec::new() };
     let (d, f) = (spec.width, spec.feed_forward);
     let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let into = |gain: f32, columns: usize| Content::Matrix { deviation: gain / (columns as f32).sqrt() };
@@ -192,7 +235,8 @@ pub(super) fn eagle3_tensors(
     draft_vocabulary: Option<usize>,
     is_speculators: bool,
 ) -> Vec<Tensor> {
-    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let mut list =
+        List { seed: spec.seed, distinct_rows: spec.distinct_rows, streams: 0, tensors: Vec::new() };
     let (d, f) = (spec.width, spec.feed_forward);
     let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let into = |gain: f32, columns: usize| Content::Matrix { deviation: gain / (columns as f32).sqrt() };
@@ -230,7 +274,8 @@ pub(super) fn block_tensors(
     markov_rank: Option<usize>,
     draft_vocabulary: Option<usize>,
 ) -> Vec<Tensor> {
-    let mut list = List { seed: spec.seed, distinct_rows: spec.distinct_rows, tensors: Vec::new() };
+    let mut list =
+        List { seed: spec.seed, distinct_rows: spec.distinct_rows, streams: 0, tensors: Vec::new() };
     let (d, f, v) = (spec.width, spec.feed_forward, spec.vocabulary);
     let (queries, keys) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
     let into = |gain: f32, columns: usize| Content::Matrix { deviation: gain / (columns as f32).sqrt() };
@@ -271,6 +316,8 @@ pub(super) fn block_tensors(
 struct List {
     seed: u64,
     distinct_rows: usize,
+    /// Streams of numbers that tensors have.
+    streams: u64,
     tensors: Vec<Tensor>,
 }
 
@@ -282,8 +329,9 @@ impl List {
             shape: shape.to_vec(),
             format,
             content,
-            numbers: Stream::new(self.seed, self.tensors.len() as u64),
+            numbers: Stream::new(self.seed, self.streams),
             distinct_rows: self.distinct_rows,
         });
+        self.streams += 1;
     }
 }

@@ -38,7 +38,7 @@ fn query_and_key_rows_of_the_two_containers_are_pairings_of_each_other() {
     for tensor in tensors(&spec) {
         let mut gguf = Vec::new();
         (0..tensor.rows()).for_each(|row| tensor.gguf_row(row, &mut gguf));
-        let folder = tensor.folder_bytes();
+        let folder = tensor.folder_bytes(0..tensor.rows());
         let row_bytes = 4 * tensor.columns();
         let rotary = tensor.gguf_name.contains("attn_q") || tensor.gguf_name.contains("attn_k");
         if !rotary {
