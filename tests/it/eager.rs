@@ -114,6 +114,8 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
                 | Op::Gate(_)
                 | Op::Rope(_)
                 | Op::ShortConv { .. }
+                | Op::Route { .. }
+                | Op::RoutedLinear { .. }
                 | Op::Add
                 | Op::Scale { .. }
                 | Op::Softcap { .. }

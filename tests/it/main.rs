@@ -50,6 +50,7 @@ mod emulated_block;
 mod emulated_cuda;
 mod emulated_faults;
 mod emulated_kernels;
+mod experts;
 #[cfg(feature = "cli")]
 mod failing_device;
 mod families;

@@ -11,7 +11,10 @@ use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat, cuda::packing::Layo
 pub(crate) use ygg_profiler::Random as Dice;
 use yggc::{
     backend::{Loading, available_tiers},
-    model::{Model, synthetic::SyntheticSpec},
+    model::{
+        Model,
+        synthetic::{SyntheticExperts, SyntheticSpec},
+    },
     runtime::{ExecutableSet, Pinning, Session, SessionOptions, SetOptions},
 };
 
@@ -76,7 +79,8 @@ impl TinyModel {
         fs::remove_dir_all(folder.path()).expect("mapped files can be unlinked");
         let SyntheticSpec { layers, heads, kv_heads, head_dim, format, tied, .. } = spec;
         let head = if *tied { "tied" } else { "untied" };
-        let name = format!("{container}.{format}.{layers}x{heads}/{kv_heads}x{head_dim}.{head}");
+        let experts = if spec.experts.is_some() { ".experts" } else { "" };
+        let name = format!("{container}.{format}.{layers}x{heads}/{kv_heads}x{head_dim}.{head}{experts}");
         Self::of(name, model, *format)
     }
 
@@ -209,6 +213,7 @@ pub(crate) fn models() -> &'static [TinyModel] {
                 ..SyntheticSpec::default()
             }
         };
+        let experts = Some(SyntheticExperts { count: 7, used: 3, are_copies: false });
         [
             ("gguf", spec(2, 64, (4, 2, 16), 96, 300, WeightFormat::F32, true)),
             ("folder", spec(3, 48, (2, 2, 64), 80, 301, WeightFormat::F16, true)),
@@ -221,9 +226,10 @@ pub(crate) fn models() -> &'static [TinyModel] {
             ("gguf", spec(2, 96, (3, 1, 64), 160, 300, WeightFormat::Q5_0, true)),
             ("gguf", spec(2, 256, (4, 1, 64), 256, 300, WeightFormat::Q5_K, false)),
             ("gguf", spec(1, 256, (4, 2, 64), 256, 290, WeightFormat::IQ4_XS, true)),
+            ("gguf", SyntheticSpec { experts, ..spec(2, 64, (4, 2, 16), 64, 299, WeightFormat::Q8_0, true) }),
         ]
         .iter()
-        .filter(|(_, spec)| !is_cuda() || Layout::FORMATS.contains(&spec.format))
+        .filter(|(_, spec)| !is_cuda() || (Layout::FORMATS.contains(&spec.format) && spec.experts.is_none()))
         .map(|(container, spec)| TinyModel::open(container, spec))
         .collect()
     })

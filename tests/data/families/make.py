@@ -8,7 +8,9 @@ Needs torch, transformers, safetensors and gguf (versions: README.md). Writes NA
 
 import json
 import math
+import re
 import sys
+import tempfile
 from pathlib import Path
 
 import gguf
@@ -78,7 +80,28 @@ FAMILIES = {
                    block_auto_adjust_ff_dim=True, block_ff_dim=96, intermediate_size=96, block_multiple_of=32,
                    block_ffn_dim_multiplier=1.0, rms_norm_eps=DROP, norm_eps=1e-5, rope_theta=DROP,
                    rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+    # Experts: of odd numbers and sizes, fewer and more than the rows of a forward.
+    "mixtral": family("MixtralForCausalLM", "mixtral", "llama", permute=True, intermediate_size=40, hidden_size=48,
+                      num_local_experts=5, num_experts_per_tok=2, sliding_window=None),
+    "qwen3moe": family("Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe", head_dim=24,
+                       moe_intermediate_size=32, num_experts=6, num_experts_per_tok=3, norm_topk_prob=True,
+                       decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False),
+    "olmoe": family("OlmoeForCausalLM", "olmoe", "olmoe", vocab_size=97, hidden_size=48, intermediate_size=24, num_experts=9,
+                    num_experts_per_tok=4, norm_topk_prob=False, clip_qkv=None),
+    "granitemoe": family("GraniteMoeForCausalLM", "granitemoe", "granitemoe", permute=True, tie_word_embeddings=True,
+                         hidden_size=48, intermediate_size=24, num_local_experts=7, num_experts_per_tok=3,
+                         attention_multiplier=0.15625, embedding_multiplier=0.75, residual_multiplier=0.625,
+                         logits_scaling=2.5, final_gain=6.0),
+    "lfm2moe": family("Lfm2MoeForCausalLM", "lfm2_moe", "lfm2moe", tie_word_embeddings=True, num_hidden_layers=4,
+                      hidden_act=DROP, layer_types=["conv", "full_attention", "conv", "full_attention"], conv_L_cache=3,
+                      conv_bias=False, hidden_size=48, moe_intermediate_size=16, num_experts=8, num_experts_per_tok=2,
+                      num_dense_layers=1, use_expert_bias=True, norm_topk_prob=True, routed_scaling_factor=1.25,
+                      rms_norm_eps=DROP, norm_eps=1e-5, rope_theta=DROP,
+                      rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
 }
+
+# What converters call the matrices of experts: gate, up, down.
+EXPERT_PARTS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
 def exact(values):
@@ -111,9 +134,12 @@ def fill(model, spec, seed):
             values = noise / math.sqrt(parameter.shape[-1])
         else:
             gain = 1.6 if any(x in name for x in ("q_proj", "k_proj", "qkv_proj")) else 1.0
-            values = gain * noise / math.sqrt(parameter.shape[1])
+            values = gain * noise / math.sqrt(parameter.shape[-1])
         with torch.no_grad():
             parameter.copy_(exact(values))
+    for name, buffer in sorted(model.named_buffers()):
+        if name.endswith("expert_bias"):
+            buffer.copy_(exact(0.1 * torch.randn(buffer.shape, generator=generator)))
 
 
 def make_text(length, vocab, seed):
@@ -169,15 +195,24 @@ def write_metadata(writer, c, spec):
         head_dim = c["head_dim"]
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
-    if arch in ("llama", "granite", "smollm3"):
+    if arch in ("llama", "granite", "granitemoe", "smollm3"):
         writer.add_rope_dimension_count(head_dim)
-    if arch == "lfm2":
+    experts = c.get("num_experts", c.get("num_local_experts"))
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(c["num_experts_per_tok"])
+    if "moe_intermediate_size" in c:
+        writer.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    if arch == "lfm2moe":
+        writer.add_leading_dense_block_count(c["num_dense_layers"])
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_norm(c["norm_topk_prob"])
+        writer.add_expert_weights_scale(c["routed_scaling_factor"])
+    if arch.startswith("lfm2"):
         attention = [t == "full_attention" for t in c["layer_types"]]
         writer.add_head_count_kv([c["num_key_value_heads"] if x else 0 for x in attention])
         writer.add_shortconv_l_cache(c["conv_L_cache"])
-        width = int(c["block_ffn_dim_multiplier"] * int(2 * c["block_ff_dim"] / 3))
-        multiple = c["block_multiple_of"]
-        writer.add_feed_forward_length(multiple * -(-width // multiple))
+        writer.add_feed_forward_length(lfm2_feed_forward(c))
     else:
         writer.add_head_count_kv(c["num_key_value_heads"])
         writer.add_feed_forward_length(c["intermediate_size"])
@@ -195,7 +230,7 @@ def write_metadata(writer, c, spec):
         writer.add_rope_scaling_orig_ctx_len(original)
         writer.add_rope_dimension_count(int(c["partial_rotary_factor"] * head_dim))
         writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
-    if arch == "granite":
+    if arch.startswith("granite"):
         writer.add_attention_scale(c["attention_multiplier"])
         writer.add_embedding_scale(c["embedding_multiplier"])
         writer.add_residual_scale(c["residual_multiplier"])
@@ -205,8 +240,16 @@ def write_metadata(writer, c, spec):
         writer.add_final_logit_softcapping(c["final_logit_softcapping"])
     if arch == "gemma3":
         writer.add_rope_freq_base_swa(c["rope_local_base_freq"])
-    if "sliding_window" in c:
+    if c.get("sliding_window"):
         writer.add_sliding_window(c["sliding_window"])
+
+
+def lfm2_feed_forward(c):
+    if "block_ff_dim" not in c:
+        return c["intermediate_size"]
+    width = int(c["block_ffn_dim_multiplier"] * int(2 * c["block_ff_dim"] / 3))
+    multiple = c["block_multiple_of"]
+    return multiple * -(-width // multiple)
 
 
 def rope_factors(c):
@@ -225,6 +268,26 @@ def rope_factors(c):
     return {"rope_freqs.weight": (1 / (kept + (1 - kept) / scaling["factor"])).astype(np.float32)}
 
 
+def with_experts_together(weights):
+    """The same with one tensor for all experts' gates of a layer, one for their ups, one for their downs."""
+    together, of_experts = {}, {}
+    for name, tensor in weights.items():
+        each = re.fullmatch(r"(.*\.)(?:mlp|feed_forward|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight", name)
+        if each:
+            layer, number, part = each.groups()
+            of_experts.setdefault(f"{layer}mlp.experts.{EXPERT_PARTS.get(part, part)}.weight", {})[int(number)] = tensor
+        elif name.endswith("input_linear.weight"):
+            layer = name.removesuffix("block_sparse_moe.input_linear.weight")
+            for part, half in zip(("gate_proj", "up_proj"), tensor.chunk(2, dim=1)):
+                together[f"{layer}mlp.experts.{part}.weight"] = half.contiguous()
+        elif name.endswith("expert_bias"):
+            together[f"{name}.bias"] = tensor
+        else:
+            together[name] = tensor
+    stacked = {name: torch.stack([parts[i] for i in range(len(parts))]) for name, parts in of_experts.items()}
+    return together | stacked
+
+
 def gguf_tensors(c, spec, weights):
     """Name -> array (F32 or F16), as llama.cpp's converter stores them."""
     arch = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == spec["arch"])
@@ -241,7 +304,8 @@ def gguf_tensors(c, spec, weights):
             values = interleave(values, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
         if spec["arch"].startswith("gemma") and name.endswith("norm.weight"):
             values = values + np.float32(1)
-        dense = values.ndim == 2 and "conv.conv" not in name
+        # As llama.cpp's converter: a router stays as it is.
+        dense = values.ndim in (2, 3) and "conv.conv" not in name and "ffn_gate_inp" not in new
         tensors[new] = values.astype(np.float16) if dense else values
     return tensors
 
@@ -291,9 +355,12 @@ def make(name, seed):
     if c["tie_word_embeddings"]:
         model.tie_weights()
 
-    weights = {k: v.to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()}
-    if c["tie_word_embeddings"]:
-        weights.pop("lm_head.weight", None)
+    # Tensors as files have them, not as the class that runs them does.
+    with tempfile.TemporaryDirectory() as saved:
+        model.save_pretrained(saved)
+        stored = load_file(Path(saved) / "model.safetensors")
+    kept = {k: v.dtype if k.endswith("expert_bias") else torch.bfloat16 for k, v in stored.items()}
+    weights = {k: v.to(kept[k]).contiguous() for k, v in stored.items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     # What is published is what is run: the model is loaded again from the files.
     model, report = AutoModelForCausalLM.from_pretrained(
@@ -301,9 +368,9 @@ def make(name, seed):
     assert not any(report.values()), report
     model.eval()
 
-    tensors = gguf_tensors(c, spec, weights)
+    tensors = gguf_tensors(c, spec, with_experts_together(weights))
     write_gguf(folder / "model.gguf", c, spec, tensors)
-    check_gguf(folder / "model.gguf", c, spec, tensors, load_file(folder / "model.safetensors"))
+    check_gguf(folder / "model.gguf", c, spec, tensors, with_experts_together(load_file(folder / "model.safetensors")))
 
     print(f"{name}: {sum(p.numel() for p in weights.values())} weights")
     texts = [run(model, make_text(n, c["vocab_size"], seed + 1000 + i)) for i, n in enumerate(spec["lengths"])]

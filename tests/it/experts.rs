@@ -1,0 +1,152 @@
+//! Models with experts: upcycled ones are the dense model that they were made of, weights of experts stay in memory, and what
+//! is not computed is refused by name.
+
+use std::path::Path;
+
+use ygg_kernels::{KvFormat, WeightFormat};
+use yggc::{
+    ir::{Op, Residence},
+    model::{
+        Model,
+        synthetic::{SyntheticExperts, SyntheticSpec},
+    },
+    runtime::{ExecutableSet, RuntimeError, SetOptions},
+};
+
+use crate::streaming::{opened, written};
+use crate::tiny_model::{Class, Dice, TinyModel, best_tier, is_cuda, loading, session};
+
+/// By how much logits of an upcycled model are off: the weights of experts sum to one but for rounding.
+const ROUNDING: f32 = 2e-3;
+
+fn spec(format: WeightFormat, experts: Option<SyntheticExperts>) -> SyntheticSpec {
+    let sizes = SyntheticSpec { width: 64, feed_forward: 96, layers: 3, ..SyntheticSpec::default() };
+    SyntheticSpec { format, experts, vocabulary: 300, ..sizes }
+}
+
+fn open(spec: &SyntheticSpec, is_folder: bool) -> Model {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model");
+    if is_folder { spec.write_folder(&path) } else { spec.write_gguf(&path) }.expect("it is written");
+    Model::open(&path).unwrap_or_else(|error| panic!("{spec:?}: {error}"))
+}
+
+/// Logits after each of some tokens, in forwards of several widths.
+fn logits(model: &TinyModel, class: Class, tokens: &[u32]) -> Vec<Vec<f32>> {
+    let set = model.build(class, KvFormat::F32, vec![1, 4, 16]);
+    let mut session = session(&set, tokens.len(), 1, 1);
+    let mut all = Vec::new();
+    session.score(tokens, |_, logits| all.push(logits.to_vec())).expect("they fit");
+    all
+}
+
+/// More experts than rows, fewer, and as many as a row uses; in every class of arithmetic.
+#[test]
+fn an_upcycled_model_is_the_dense_one() {
+    let mut dice = Dice::new(5);
+    let tokens: Vec<u32> = (0..21).map(|_| dice.below(300) as u32).collect();
+    for format in [WeightFormat::F32, WeightFormat::Q8_0, WeightFormat::Q4_0] {
+        for is_folder in [false, true] {
+            let dense = TinyModel::of("dense".to_owned(), open(&spec(format, None), is_folder), format);
+            for (count, used) in [(40, 3), (5, 2), (2, 2)] {
+                let experts = SyntheticExperts { count, used, are_copies: true };
+                let upcycled = open(&spec(format, Some(experts)), is_folder);
+                assert!(upcycled.unused_tensors.is_empty(), "{:?}", upcycled.unused_tensors);
+                let upcycled = TinyModel::of(format!("{count} experts in {format}"), upcycled, format);
+                for class in upcycled.classes() {
+                    let (expected, found) =
+                        (logits(&dense, class, &tokens), logits(&upcycled, class, &tokens));
+                    for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
+                        let off = expected.iter().zip(found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                        assert!(off <= ROUNDING, "{} on {class}: {off} after token {place}", upcycled.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn load(model: &Model, resident: Option<usize>) -> Result<ExecutableSet, RuntimeError> {
+    let options = SetOptions {
+        tier: best_tier(),
+        kv_format: KvFormat::F16,
+        activations: best_tier().activations(),
+        widths: vec![1],
+        model_context: model.config.context,
+        threads: 1,
+        resident,
+    };
+    ExecutableSet::load(&model.graph, &loading(model), &options)
+}
+
+/// Which of them a forward reads is known too late to read them ahead: all else is streamed before a budget is too small.
+#[test]
+fn experts_stay_in_memory() {
+    let experts = SyntheticExperts { count: 4, used: 2, are_copies: false };
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let spec = SyntheticSpec { width: 256, layers: 4, ..spec(WeightFormat::Q8_0, Some(experts)) };
+    let model = opened(&written(place.path(), "model.gguf", &spec));
+    let least = match load(&model, Some(0)) {
+        Err(RuntimeError::Budget(error)) => error.least,
+        other => panic!("expected a budget that is too small, found {other:?}"),
+    };
+    let of_experts: Vec<_> =
+        model.graph.weights().iter().filter(|weight| weight.name.contains("_exps")).collect();
+    let row = |format: WeightFormat, columns| format.row_bytes(columns).expect("whole blocks");
+    let bytes: usize = of_experts.iter().map(|weight| weight.rows * row(weight.format, weight.columns)).sum();
+    assert!(
+        of_experts.len() == 48 && least > bytes,
+        "{} matrices of {bytes} bytes in {least}",
+        of_experts.len()
+    );
+    let set = load(&model, Some(least)).expect("the least budget is enough");
+    let graph = set.graph();
+    assert!(graph.streams(), "something is streamed");
+    for value in graph.topological() {
+        if let Op::RoutedLinear { experts, .. } = &graph.node(value).op {
+            assert!(experts.iter().all(|expert| graph.weight(*expert).residence == Residence::Resident));
+        }
+    }
+}
+
+fn refused(path: &Path) -> String {
+    Model::open(path).expect_err("it is refused").to_string()
+}
+
+/// A folder's configuration with one value that cannot be.
+#[test]
+fn what_experts_cannot_be_is_refused_by_name() {
+    let experts = SyntheticExperts { count: 4, used: 2, are_copies: false };
+    let cases = [
+        ("num_experts_per_tok", "5", "1 to 4"),
+        ("num_experts_per_tok", "0", "1 to 4"),
+        ("num_experts_per_tok", "null", "how many experts"),
+        ("num_local_experts", "100000", "1 to 4096"),
+        ("num_local_experts", "3", "block_sparse_moe.gate"),
+        ("num_local_experts", "null", "mlp.gate_proj"),
+    ];
+    for (key, value, expected) in cases {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let path = place.path().join("model");
+        spec(WeightFormat::F32, Some(experts)).write_folder(&path).expect("it is written");
+        let config = path.join("config.json");
+        let mut json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&config).expect("it is there")).expect("JSON");
+        json[key] = serde_json::from_str(value).expect("JSON");
+        std::fs::write(&config, json.to_string()).expect("it is written");
+        let said = refused(&path);
+        assert!(said.contains(expected), "{key} {value}: {said}");
+    }
+}
+
+/// On a GPU, emulated or not; a processor has nothing to refuse.
+#[test]
+fn a_gpu_refuses_experts_by_name() {
+    if !is_cuda() {
+        return;
+    }
+    let experts = SyntheticExperts { count: 4, used: 2, are_copies: false };
+    let model = open(&spec(WeightFormat::F32, Some(experts)), false);
+    let said = load(&model, None).expect_err("refused").to_string();
+    assert!(said.contains("experts") && said.contains("use the processor"), "{said}");
+}
