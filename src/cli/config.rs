@@ -76,7 +76,7 @@ fn added(file: &Path, given: &ArgMatches, environment: &Environment) -> Result<V
             )));
         };
         let is_set = match name.as_str() {
-            "api-key-file" => environment.api_key.is_some(),
+            "api-key" | "api-key-file" => environment.api_key.is_some(),
             _ => false,
         };
         let source = given.value_source(arg.get_id().as_str());
@@ -179,6 +179,8 @@ mod tests {
         assert_eq!(parsed("", "api-key-file = 'a'", &environment).unwrap().api_key_file, None);
         let none = Environment::default();
         assert!(parsed("", "api-key-file = 'a'", &none).unwrap().api_key_file.is_some());
+        let keys = |environment| parsed("", "api-key = ['a', 'b']", environment).unwrap().api_key.len();
+        assert_eq!((keys(&environment), keys(&none)), (0, 2));
     }
 
     #[test]

@@ -28,7 +28,7 @@ const STREAMED_REFINED_AFTER: usize = 60;
 /// Runs `yggc serve`.
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
     share_heap();
-    let key = key(args, cache)?;
+    let keys = keys(args, cache)?;
     let machine = Machine::new(&args.device)?.within_memory(args.memory.memory, args.context.context)?;
     let given = args.plan.as_deref().map(|file| planning::given(file, args.force)).transpose()?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
@@ -57,7 +57,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
     let settings = Settings {
         address: SocketAddr::new(args.host, args.port),
         model_name: model_name(args, &path),
-        key,
+        keys,
         origins: args.cors_origin.clone(),
         page: !args.no_page,
         logs_requests: args.access_log,
@@ -104,14 +104,15 @@ fn exposed(settings: &Settings) -> Option<String> {
         }
         _ => format!("all machines that reach {address}"),
     };
-    Some(match &settings.key {
-        None => format!(
+    Some(if settings.keys.is_empty() {
+        format!(
             "warning: {who}{sites} may use this service: no key is asked for; give one with --api-key-file"
-        ),
-        Some(_) => format!(
-            "{who}{sites} may use this service with the key, and without it read /, /health, /ready, /version and \
+        )
+    } else {
+        format!(
+            "{who}{sites} may use this service with a key, and without one read /, /health, /ready, /version and \
              /metrics; nothing is encrypted"
-        ),
+        )
     })
 }
 
@@ -147,26 +148,29 @@ fn span_timeout(cache: &CachePlace) -> Result<Option<Duration>, Failure> {
     }
 }
 
-/// The key that requests must send, if one was given.
-fn key(args: &ServeArgs, cache: &CachePlace) -> Result<Option<ApiKey>, Failure> {
-    let (text, place) = match (&args.api_key_file, &cache.environment.api_key) {
-        (Some(file), _) => (settings::read_text(file, "key")?, format!("`{}`", file.display())),
-        (None, Some(key)) => {
-            let key = key.to_str().ok_or_else(|| {
-                Failure::Input(
-                    "$YGGC_API_KEY is not text: expected UTF-8; give a file with --api-key-file".to_owned(),
-                )
-            })?;
-            (key.to_owned(), "$YGGC_API_KEY".to_owned())
+/// The keys of which requests must send one: those of the flags, else that of the variable.
+fn keys(args: &ServeArgs, cache: &CachePlace) -> Result<Vec<ApiKey>, Failure> {
+    let mut keys = args.api_key.clone();
+    if let Some(file) = &args.api_key_file {
+        let given = keys.len();
+        keys.extend(ApiKey::of_lines(&settings::read_text(file, "list of keys")?));
+        if keys.len() == given {
+            return Err(Failure::Input(format!(
+                "`{}` has no key: expected one a line, besides empty lines and those that begin with #; leave \
+                 --api-key-file out to serve without a key",
+                file.display()
+            )));
         }
-        (None, None) => return Ok(None),
-    };
-    match ApiKey::new(&text) {
-        Some(key) => Ok(Some(key)),
-        None => Err(Failure::Input(format!(
-            "the key in {place} is empty: expected some text; leave it out to serve without a key"
-        ))),
     }
+    if let (true, Some(key)) = (keys.is_empty(), &cache.environment.api_key) {
+        let refused = |what: &str| {
+            let next = "leave it out to serve without a key, or give a file with --api-key-file";
+            Failure::Input(format!("$YGGC_API_KEY is {what}; {next}"))
+        };
+        let key = key.to_str().ok_or_else(|| refused("not text: expected UTF-8"))?;
+        keys.push(ApiKey::new(key).ok_or_else(|| refused("empty: expected some text"))?);
+    }
+    Ok(keys)
 }
 
 /// The model's name in requests: the known name, if one was given, else the name of its file or folder.

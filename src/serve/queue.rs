@@ -12,7 +12,7 @@ use tokio::{
 };
 use yggc::engine::{self, CancelHandle, Event, Request, StepTree};
 
-use super::spans::Span;
+use super::{key::Owner, spans::Span};
 
 /// What the decoder sends for a request: events, or an error.
 pub(super) type Delivery = Result<Sent, engine::Error>;
@@ -30,6 +30,8 @@ pub(super) struct Sent {
 pub(super) struct Job {
     /// One for each answer, in sequence; all are ended by `cancel`.
     pub(super) requests: Vec<Request>,
+    /// Whose they are; `None` where no key is asked for.
+    pub(super) owner: Option<Owner>,
     pub(super) cancel: CancelHandle,
     /// Whether trees of steps are sent.
     pub(super) reports_steps: bool,
@@ -220,6 +222,7 @@ mod tests {
         Job {
             cancel: request.cancel.clone(),
             requests: vec![request],
+            owner: None,
             reports_steps: false,
             drafter: "plan".to_owned(),
             arrived: Instant::now(),

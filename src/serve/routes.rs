@@ -34,6 +34,7 @@ use super::{
     ending::Ending,
     events::{self, Answering},
     guests,
+    key::{ApiKey, Owner},
     log_probs::Offsets,
     metrics::{self, Metrics},
     queue::{Job, Queue, Refusal, Sent},
@@ -132,6 +133,14 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
     }
 }
 
+/// A request that is ready to be queued.
+struct Prepared {
+    owner: Option<Owner>,
+    asked: Asked,
+    calls: Option<CallFormat>,
+    encoded: Encoded,
+}
+
 /// Authorises, reads and parses a request, encodes its prompts, which fit the limits, and compiles its constraint.
 async fn asked(
     service: &Arc<Service>,
@@ -139,10 +148,10 @@ async fn asked(
     headers: &HeaderMap,
     body: Body,
     (deadline, cancel): (Instant, CancelHandle),
-) -> Result<(Asked, Option<CallFormat>, Encoded), Refused> {
+) -> Result<Prepared, Refused> {
     let Service { loaded, options: _, context, settings, queue, metrics, spans: _, compiling: _ } =
         &**service;
-    authorise(settings, headers)?;
+    let owner = authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
     }
@@ -188,7 +197,7 @@ async fn asked(
     let (asked, calls, mut encoded) = encoded.map_err(renamed)?;
     let field = if calls.is_some() { "tools" } else { "response_format" };
     compiling::compile(service, &mut encoded.requests, field, cancel, deadline).await.map_err(renamed)?;
-    Ok((asked, calls, encoded))
+    Ok(Prepared { owner, asked, calls, encoded })
 }
 
 /// Response to a text on which the tokenizer failed.
@@ -201,7 +210,7 @@ pub(super) fn not_encoded() -> Refused {
 async fn begin(
     service: &Service,
     endpoint: Endpoint,
-    (asked, calls, encoded): (Asked, Option<CallFormat>, Encoded),
+    Prepared { owner, asked, calls, encoded }: Prepared,
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
@@ -219,7 +228,7 @@ async fn begin(
     span.asked(&frame, &requests, prompt_tokens);
     let (sender, events) = unbounded_channel();
     let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
-    let job = Job { requests, cancel, reports_steps, drafter, arrived, span, events: sender };
+    let job = Job { requests, owner, cancel, reports_steps, drafter, arrived, span, events: sender };
     let refused = match service.queue.push(job) {
         Ok(()) => None,
         Err(Refusal::Full) => {
@@ -399,15 +408,17 @@ async fn metrics_text(State(service): State<Arc<Service>>, headers: HeaderMap) -
     ([(header::CONTENT_TYPE, metrics::TEXT)], metrics::plain(&text)).into_response()
 }
 
-/// Refuses a request without the key, if there is one.
-pub(super) fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<(), Refused> {
-    let Some(key) = &settings.key else { return Ok(()) };
-    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
-    if key.opens(given) {
-        return Ok(());
+/// Refuses a request without one of the keys, if there are any; gives the owner that its key says.
+pub(super) fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<Option<Owner>, Refused> {
+    if settings.keys.is_empty() {
+        return Ok(None);
     }
-    let what = "the key is missing or wrong: expected the server's as `Authorization: Bearer KEY`";
-    Err(Refused::new(StatusCode::UNAUTHORIZED, what).with_code("invalid_api_key"))
+    let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+    let refused = || {
+        let what = "the key is missing or wrong: expected one of the server's as `Authorization: Bearer KEY`";
+        Refused::new(StatusCode::UNAUTHORIZED, what).with_code("invalid_api_key")
+    };
+    ApiKey::owner(&settings.keys, given).map(Some).ok_or_else(refused)
 }
 
 /// Refuses a request for another model.

@@ -11,8 +11,8 @@ pub(crate) struct Settings {
     pub(crate) address: SocketAddr,
     /// Name of the model in requests.
     pub(crate) model_name: String,
-    /// Key that requests must send, if any.
-    pub(crate) key: Option<ApiKey>,
+    /// Keys of which requests must send one; without any, all requests are answered.
+    pub(crate) keys: Vec<ApiKey>,
     /// Origins of web pages that may use the service, in lower case; `*` is all.
     pub(crate) origins: Vec<String>,
     /// Whether browsers get a page at `/`.

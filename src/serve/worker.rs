@@ -9,6 +9,7 @@ use yggc::engine::{
 
 use super::{
     idle::Idle,
+    key::Owner,
     metrics::Metrics,
     queue::{Job, Next, Queue, Sent},
 };
@@ -22,13 +23,35 @@ pub(super) const NONE: &str = "none";
 #[derive(Debug)]
 pub(super) struct Worker {
     /// Opened by the plan; also decodes plainly.
-    planned: Engine,
+    planned: Owned,
     /// Forces the drafter that was requested last. Engines share weights but have a cache each, so there are at most
     /// two.
-    forced: Option<(String, Engine)>,
+    forced: Option<(String, Owned)>,
     loaded: Arc<Loaded>,
     options: Arc<Options>,
     metrics: Arc<Metrics>,
+}
+
+/// An engine with the owner of what its cache has.
+#[derive(Debug)]
+struct Owned {
+    engine: Engine,
+    owner: Option<Owner>,
+}
+
+impl Owned {
+    fn new(engine: Engine) -> Self {
+        Self { engine, owner: None }
+    }
+
+    /// The engine for a request of `owner`: it keeps no text of another one's.
+    fn of(&mut self, owner: Option<Owner>) -> &mut Engine {
+        if self.owner != owner {
+            self.engine.forget();
+            self.owner = owner;
+        }
+        &mut self.engine
+    }
 }
 
 impl Worker {
@@ -38,7 +61,7 @@ impl Worker {
         loaded: Arc<Loaded>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { planned: engine, forced: None, loaded, options, metrics }
+        Self { planned: Owned::new(engine), forced: None, loaded, options, metrics }
     }
 
     /// Answers requests until the queue is closed and empty. However it ends, no request is left waiting.
@@ -58,8 +81,8 @@ impl Worker {
         }
         let metrics = Arc::clone(&self.metrics);
         let events = job.events.clone();
-        let ended = self.engine(&job.drafter).and_then(|engine| {
-            let ended = decode(engine, &job, &metrics);
+        let ended = self.engine(&job.drafter).and_then(|owned| {
+            let ended = decode(owned.of(job.owner), &job, &metrics);
             // A drafter's own session may fail while the verifier's works: that is a device failure too.
             if let Err(error) = &ended
                 && error.kind() == ErrorKind::Device
@@ -75,25 +98,25 @@ impl Worker {
     }
 
     /// The engine for a drafter that the plan has; opens it if another drafter was used before.
-    fn engine(&mut self, drafter: &str) -> Result<&mut Engine, engine::Error> {
+    fn engine(&mut self, drafter: &str) -> Result<&mut Owned, engine::Error> {
         if drafter == PLANNED || drafter == NONE {
             return Ok(&mut self.planned);
         }
         let known = self.forced.take_if(|(name, _)| name == drafter);
-        let engine = match known {
-            Some((_, engine)) => engine,
+        let owned = match known {
+            Some((_, owned)) => owned,
             None => {
                 self.forced = None;
-                let taken = self.planned.session_host_bytes();
+                let taken = self.planned.engine.session_host_bytes();
                 let options = Options {
                     drafter: DrafterChoice::named(drafter),
                     memory_limit: self.options.memory_limit.map(|limit| limit.saturating_sub(taken)),
                     ..(*self.options).clone()
                 };
-                Engine::with_loaded(Arc::clone(&self.loaded), &options)?
+                Owned::new(Engine::with_loaded(Arc::clone(&self.loaded), &options)?)
             }
         };
-        Ok(&mut self.forced.insert((drafter.to_owned(), engine)).1)
+        Ok(&mut self.forced.insert((drafter.to_owned(), owned)).1)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `yggc serve` as clients see it: the real program over a tiny model, asked over HTTP.
 
-use std::{fs, io::Write, process::Command};
+use std::{fs, io::Write};
 
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ mod conventions;
 mod conversations;
 mod drafters;
 mod hostile;
+mod keys;
 mod load;
 mod log_probs;
 mod metrics;
@@ -331,31 +332,6 @@ fn bodies_that_are_too_large_or_no_http_are_refused() {
     free.as_object_mut().unwrap().remove("max_tokens");
     free["logit_bias"] = json!({"2": -100});
     assert_eq!(answered(&server.chat(&free))["usage"]["completion_tokens"], 9);
-}
-
-#[test]
-fn a_key_is_asked_for_where_there_is_one() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("key");
-    fs::write(&file, "sesame\n").expect("writable");
-    let by_file = Server::start(model(), &["--no-spec", "--api-key-file", file.to_str().unwrap()]);
-    let by_environment = Server::start_with(model(), |command: &mut Command| {
-        command.arg("--no-spec").env("YGGC_API_KEY", "sesame");
-    });
-    let body = chat("hello", 2).to_string();
-    for server in [&by_file, &by_environment] {
-        for key in [None, Some("sesam"), Some("sesame2")] {
-            let refused = server.post_with("/v1/chat/completions", &body, key);
-            assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
-            assert_eq!(refused.json()["error"]["code"], "invalid_api_key");
-        }
-        assert_eq!(server.post_with("/v1/chat/completions", &body, Some("sesame")).status, 200);
-        assert_eq!((server.get("/v1/models").status, server.get("/health").status), (401, 200));
-    }
-    fs::write(&file, " \n").expect("writable");
-    let mut command = on_tiny("serve");
-    let said = failure(&command.arg("--api-key-file").arg(&file).output().expect("yggc starts"), 3);
-    assert!(said.contains("is empty"), "{said}");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::{
 
 use clap::Args;
 
+use crate::serve::ApiKey;
+
 use super::{
     ContextArgs, DeviceArgs, DrafterName, DrafterNames, MemoryArgs, ModelArgs, StoreArgs,
     numbers::at_least_one,
@@ -28,6 +30,10 @@ fn origin(text: &str) -> Result<String, String> {
         return Ok(text.to_ascii_lowercase());
     }
     Err("expected a scheme and a host without a path, as in https://example.org, or *".to_owned())
+}
+
+fn api_key(text: &str) -> Result<ApiKey, String> {
+    ApiKey::new(text).ok_or_else(|| "expected some text, found none".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -76,9 +82,14 @@ pub(crate) struct ServeArgs {
     /// Name of the model in requests [default: its known name, or the name of its file or folder]
     #[arg(long, value_name = "NAME")]
     pub(crate) model_name: Option<String>,
-    /// File with the key that requests must send as a bearer token [default: $YGGC_API_KEY, else no key is required]
+    /// File with keys, one a line, of which requests must send one as a bearer token; empty lines and those that begin
+    /// with # are none [default: $YGGC_API_KEY, else no key is required]
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
+    /// A key, in addition to those of --api-key-file; may be repeated. All users of this machine can read it in the list
+    /// of its processes: prefer a file or the variable
+    #[arg(long, value_name = "KEY", value_parser = api_key)]
+    pub(crate) api_key: Vec<ApiKey>,
     /// Web page that may use the service, as in https://example.org, or * for all; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) cors_origin: Vec<String>,

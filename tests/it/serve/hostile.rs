@@ -416,7 +416,7 @@ fn what_others_than_this_machine_can_reach_is_said_at_the_start() {
         ),
         (
             &["--host", "0.0.0.0", "--api-key-file", key],
-            &["with the key", "/metrics", "nothing is encrypted"],
+            &["with a key", "/metrics", "nothing is encrypted"],
         ),
         (
             &["--cors-origin", "*"],
