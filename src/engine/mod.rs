@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod choose;
 mod division;
 mod draft_models;
 mod drafter_name;
@@ -30,6 +31,10 @@ pub use crate::{
     text::{Conversation, GenerationPrompt, Json, Message, Role, Special, TextError, Variables},
 };
 pub use cancel::CancelHandle;
+pub use choose::{
+    Choices, ChooseReport, ChooseRequest, Continuation, MOST_OPTIONS, Normalisation, OptionToken,
+    ScoredOption,
+};
 pub use division::weight_splits;
 pub use draft_models::DraftModel;
 #[cfg(feature = "planner")]

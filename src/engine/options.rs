@@ -84,6 +84,11 @@ pub struct Options {
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
     /// shorter.
     pub context: Option<usize>,
+    /// Rows of a forward that shows the logits of all of them, for [`Engine::choose`](super::Engine::choose) and
+    /// [`Engine::prompt_log_probs`](super::Engine::prompt_log_probs): so many share one. Costs an executable more, and memory for so
+    /// many rows of logits. `None` leaves them the widths of the plan, without a plan one row at a time: the numbers are the
+    /// same. Where the engine is opened over a [`Loaded`](super::Loaded) model, that one's widths are used.
+    pub read_width: Option<usize>,
     /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for these, for the streamed weights
     /// that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
@@ -111,6 +116,7 @@ impl Options {
             threads: None,
             resident: None,
             context: None,
+            read_width: None,
             memory_limit: None,
             pinning: Pinning::default(),
             skip_search: SkipSearchSettings::default(),

@@ -11,24 +11,26 @@ use crate::{
 use super::{Options, drafting::Drafting};
 
 impl Drafting {
-    /// Widths to load a model with: the planned ones, and one that holds a try if no planned width does, so that a try is one
-    /// forward.
+    /// Widths to load a model with: the planned ones, the one for reading, and one that holds a try if no other width does, so
+    /// that a try is one forward.
     pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
         let tries = self.bands.iter().any(|steps| steps.sub_plan.drafter.facts().tunes_itself);
         let window = tries.then_some(options.skip_search.window);
-        let lacking = window.filter(|window| self.widths.iter().all(|width| width < window));
-        self.widths.iter().copied().chain(lacking).collect()
+        let mut widths = self.widths.clone();
+        widths.extend(options.read_width);
+        widths.extend(window.filter(|window| widths.iter().all(|width| width < window)));
+        widths
     }
 
     /// Rows after the committed prefix that steps write, of the band that needs most: those of its shape, and after them those of
-    /// tries.
+    /// tries. No fewer than the rows for reading, so that one forward may have a branch of so many.
     pub(super) fn scratch_rows(&self, options: &Options) -> usize {
         let rows = self.bands.iter().map(|steps| {
             let SubPlan { drafter, schedule, .. } = &steps.sub_plan;
             let tries = if drafter.facts().tunes_itself { options.skip_search.window } else { 0 };
             StepShape::of(&steps.sub_plan).scratch_rows(*schedule) + tries
         });
-        rows.max().unwrap_or(1)
+        rows.chain(options.read_width).max().unwrap_or(1)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     engine::{Error, Loaded, argmax},
     runtime::{Pinning, RuntimeError, Session, SessionOptions},
+    sample::LogNormaliser,
 };
 
 /// One predicted token.
@@ -73,21 +74,12 @@ impl<'a> Scorer<'a> {
         self.session.truncate(0);
         self.session.score(&ids[..ids.len() - 1], |i, logits| {
             let id = ids[i + 1];
-            tokens.push(ScoredToken { id, nll: nll(logits, id), argmax: argmax(logits) });
+            // From 0, so that a certain token has 0 and not its negative.
+            let nll = 0.0 - LogNormaliser::new(logits).nats(logits[id as usize]);
+            tokens.push(ScoredToken { id, nll, argmax: argmax(logits) });
             visit(logits);
         })?;
         let mean_nll = tokens.iter().map(|t| t.nll).sum::<f64>() / tokens.len() as f64;
         Ok(Score { tokens, mean_nll, perplexity: mean_nll.exp() })
     }
-}
-
-fn nll(logits: &[f32], id: u32) -> f64 {
-    log_sum_exp(logits) - f64::from(logits[id as usize])
-}
-
-/// The logarithm of the sum of exponentials: what a logit exceeds its token's log-probability by.
-pub(super) fn log_sum_exp(logits: &[f32]) -> f64 {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|l| f64::from(l - max).exp()).sum();
-    f64::from(max) + sum.ln()
 }

@@ -127,6 +127,11 @@ impl Session {
         self.tree_nodes
     }
 
+    /// Slots for rows after the committed prefix: offsets of rows are below.
+    pub fn scratch_slots(&self) -> usize {
+        self.layout.scratch
+    }
+
     /// Whether the device still works: results of forwards count only if it still works after them.
     ///
     /// # Errors

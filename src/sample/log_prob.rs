@@ -22,11 +22,21 @@ impl LogNormaliser {
 
     /// The log-probability of a logit of the row, at most 0; negative infinity for NaN.
     pub fn log_prob(&self, logit: f32) -> f32 {
+        self.nats(logit) as f32
+    }
+
+    /// The same before it is rounded.
+    pub fn nats(&self, logit: f32) -> f64 {
         if logit.is_nan() {
-            return f32::NEG_INFINITY;
+            return f64::NEG_INFINITY;
         }
         let below = if logit == self.max { 0.0 } else { f64::from(logit) - f64::from(self.max) };
-        (below - self.log_sum) as f32
+        below - self.log_sum
+    }
+
+    /// What a logit of the row exceeds its log-probability by: the logarithm of the sum of all exponentials.
+    pub fn total(&self) -> f64 {
+        f64::from(self.max) + self.log_sum
     }
 }
 
@@ -41,6 +51,7 @@ mod tests {
         let sum: f64 = logits.iter().map(|logit| f64::from(row.log_prob(*logit)).exp()).sum();
         assert!((sum - 1.0).abs() < 1e-5, "{sum}");
         assert!(row.log_prob(3.0) < row.log_prob(3.5));
+        assert!((3.0 - row.total() - row.nats(3.0)).abs() < 1e-12);
         assert_eq!(LogNormaliser::new(&[7.5]).log_prob(7.5), 0.0);
         assert_eq!(LogNormaliser::new(&[1.0, 1.0]).log_prob(1.0), -std::f32::consts::LN_2);
     }

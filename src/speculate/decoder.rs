@@ -18,10 +18,12 @@ use super::{
 
 mod begin;
 mod forced;
+mod reading;
 mod step;
 mod verification;
 
 pub use begin::{Begin, Reuse};
+pub use reading::{ReadBranches, Reading};
 pub use step::StepReport;
 
 /// One request at a time over one session. Invariant between steps: all tokens of the history but the last are

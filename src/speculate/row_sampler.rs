@@ -29,8 +29,8 @@ impl LogProbs {
         self.most.map(|_| (self.chosen[place], self.best.row(place)))
     }
 
-    /// Begins a request that emits at most `rows` tokens a step.
-    fn begin(&mut self, most: Option<usize>, rows: usize) {
+    /// Begins a request that notes at most `rows` tokens at a time.
+    pub(super) fn begin(&mut self, most: Option<usize>, rows: usize) {
         self.most = most;
         self.clear();
         let Some(most) = most else { return };
@@ -45,7 +45,7 @@ impl LogProbs {
         self.best.clear();
     }
 
-    fn note(&mut self, logits: &[f32], token: u32) {
+    pub(super) fn note(&mut self, logits: &[f32], token: u32) {
         let Self { most: Some(most), chosen, best, scratch } = self else { return };
         let normaliser = LogNormaliser::new(logits);
         chosen.push(normaliser.log_prob(logits[token as usize]));
@@ -96,6 +96,11 @@ impl RowSampler {
     ) -> Result<(), SampleError> {
         sampling.validate()?;
         adjustment.validate(self.vocabulary)?;
+        self.check_log_probs(log_probs)
+    }
+
+    /// Whether so many log-probabilities of other tokens can be reported.
+    pub(super) fn check_log_probs(&self, log_probs: Option<usize>) -> Result<(), SampleError> {
         match log_probs.filter(|most| *most > self.vocabulary) {
             Some(found) => Err(SampleError::LogProbs { found, vocabulary: self.vocabulary }),
             None => Ok(()),

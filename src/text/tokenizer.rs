@@ -228,22 +228,33 @@ impl Tokenizer {
     /// ([`Tokenizer::missing_bytes`]), as the models' own tokenizers do.
     #[must_use]
     pub fn encode(&self, text: &str, special: Special) -> Vec<u32> {
-        let mut ids = Vec::new();
-        match special {
-            Special::Literal => self.push_literal(text, true, &mut ids),
-            Special::Parse => {
-                self.push_pieces(text, |text, is_start, ids| self.push_literal(text, is_start, ids), &mut ids)
-            }
-        }
-        ids
+        self.encode_from(text, special, true)
     }
 
     /// The tokens of `text` as [`encode`](Self::encode) gives those of [literal](Special::Literal) text, but as a
     /// continuation of other text: no space is put before it.
     #[must_use]
     pub fn encode_continuation(&self, text: &str) -> Vec<u32> {
+        self.encode_from(text, Special::Literal, false)
+    }
+
+    /// The same of a raw prompt's continuation: control tokens are parsed.
+    #[must_use]
+    pub fn encode_raw_continuation(&self, text: &str) -> Vec<u32> {
+        self.encode_from(text, Special::Parse, false)
+    }
+
+    fn encode_from(&self, text: &str, special: Special, begins_text: bool) -> Vec<u32> {
         let mut ids = Vec::new();
-        self.push_literal(text, false, &mut ids);
+        match special {
+            Special::Literal => self.push_literal(text, begins_text, &mut ids),
+            Special::Parse => {
+                let literal = |text: &str, is_start: bool, ids: &mut Vec<u32>| {
+                    self.push_literal(text, is_start && begins_text, ids);
+                };
+                self.push_pieces(text, literal, &mut ids);
+            }
+        }
         ids
     }
 

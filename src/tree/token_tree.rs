@@ -272,7 +272,7 @@ impl TokenTree {
     }
 
     /// All nodes in insertion order: parents before children.
-    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> + DoubleEndedIterator + use<> {
         (0..self.tokens.len() as u32).map(NodeId)
     }
 

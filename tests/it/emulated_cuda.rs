@@ -24,6 +24,7 @@ use yggc::{
 
 use crate::{
     bad_input::refused,
+    choose::BRANCHES,
     program::yggc,
     tiny_commands::{self, json},
     tiny_model::{DEVICE, Dice, bits, is_cuda, session},
@@ -222,7 +223,7 @@ fn draws_of_the_device_are_those_of_the_processor() {
 
 #[test]
 fn rows_do_not_depend_on_each_other() {
-    passes(&[ROWS, PREFILL, HISTORY], &[]);
+    passes(&[ROWS, PREFILL, HISTORY, BRANCHES], &[]);
 }
 
 #[test]

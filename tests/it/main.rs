@@ -20,6 +20,8 @@ mod candidates;
 #[cfg(feature = "cli")]
 mod chat;
 #[cfg(feature = "cli")]
+mod choose;
+#[cfg(feature = "cli")]
 mod command_line;
 mod committed_plans;
 mod context_ranges;

@@ -20,15 +20,12 @@ use std::{
 use crate::{
     engine::{Error, Hint, Loaded},
     runtime::Pinning,
-    sample::top,
+    sample::{LogNormaliser, top},
     speculate::corpus::{Corpus, Offer, PRIOR_OFFERS, PRIOR_TOKENS},
     storage::replace_file,
 };
 
-use super::{
-    Progress,
-    score::{Scorer, log_sum_exp},
-};
+use super::{Progress, score::Scorer};
 use score_file::{Known, ScoreFile};
 use selection::Selection;
 use snippets::Snippets;
@@ -194,7 +191,7 @@ fn scored(scorer: &mut Scorer<'_>, loaded: &Loaded, snippet: &[u32]) -> Result<K
     let score = scorer.score_rows(&ids, |logits| {
         best.clear();
         top(logits, PRIOR_OFFERS, &mut heap, &mut best);
-        let total = log_sum_exp(logits) as f32;
+        let total = LogNormaliser::new(logits).total() as f32;
         best.iter_mut().for_each(|candidate| candidate.log_prob -= total);
         offers.push(Offer::of(&best));
     })?;

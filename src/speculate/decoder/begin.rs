@@ -144,7 +144,7 @@ impl Decoder {
     }
 
     /// Tokens of a prompt whose keys and values the cache has; the last one is run in any case, for its logits.
-    fn known_prefix(&self, prompt: &[u32]) -> usize {
+    pub(super) fn known_prefix(&self, prompt: &[u32]) -> usize {
         if !self.sequence.is_cache_known {
             return 0;
         }
@@ -175,7 +175,7 @@ impl Decoder {
 }
 
 /// Runs what is not committed of the prompt, forward by forward; gives the logits after it, or `None` if cancelled before.
-fn prefill<'s>(
+pub(super) fn prefill<'s>(
     session: &'s mut Session,
     prompt: &[u32],
     is_cancelled: &dyn Fn() -> bool,
