@@ -24,6 +24,7 @@ mod environment;
 mod memory;
 mod names;
 mod numbers;
+mod reading;
 #[cfg(feature = "serve")]
 mod serve;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) use memory::{ContextArgs, MemoryArgs};
 pub(crate) use names::{
     Arm, DeviceName, DistilledKind, DrafterName, DrafterNames, KindName, PropertyName, StageName,
 };
+pub(crate) use reading::{ChooseArgs, ScoreArgs};
 #[cfg(feature = "serve")]
 pub(crate) use serve::ServeArgs;
 pub(crate) use verify::VerifyArgs;
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Score a text: negative log-likelihood and most probable id of each token
     Score(ScoreArgs),
+    /// Say how probable each of some given texts is after a prompt
+    Choose(ChooseArgs),
     /// Measure this machine and the drafters on it and write a profile, or show one
     Profile(ProfileArgs),
     /// Search for the fastest plan of a profile, or show, explain or compare plans
@@ -203,24 +207,6 @@ fn weight_format(name: &str) -> Result<WeightFormat, String> {
     let known = || WeightFormat::ALL.map(WeightFormat::name).join(", ");
     let found = WeightFormat::ALL.into_iter().find(|format| format.name() == name);
     found.ok_or_else(|| format!("expected one of {}", known()))
-}
-
-#[derive(Debug, Args)]
-#[command(group(ArgGroup::new("score_source").required(true).args(["text_file", "token_ids"])))]
-pub(crate) struct ScoreArgs {
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) device: DeviceArgs,
-    /// Text file to score (UTF-8; special tokens are recognised), - for standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) text_file: Option<PathBuf>,
-    /// File of token ids to score: a JSON list of numbers, - for standard input
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) token_ids: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod cache;
 mod chat;
+mod choose;
 #[cfg(feature = "serve")]
 mod config;
 mod contents;
@@ -91,6 +92,7 @@ fn run(cli: Cli, environment: Environment) -> Result<(), Failure> {
         Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),
+        Command::Choose(args) => choose::command(&args, &cache),
         Command::Profile(args) => profile::command(&args, &cache),
         Command::Plan(args) => plan::command(&args, &cache),
         Command::Run(args) => run::command(&args, &cache),

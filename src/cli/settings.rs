@@ -274,14 +274,11 @@ pub(crate) fn constraint(args: &ConstraintArgs) -> Result<Option<Constraint>, Fa
 /// # Errors
 /// [`Failure::Input`] if it is empty or its file is not UTF-8.
 pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
-    let stdin = Path::new("-");
-    let prompt = match (&args.prompt, &args.prompt_file) {
-        (None, None) if args.chat || io::stdin().is_terminal() => return Ok(None),
-        (None, None) => read_text(stdin, "prompt")?,
-        (Some(prompt), _) if prompt == "-" => read_text(stdin, "prompt")?,
-        (Some(prompt), _) => prompt.clone(),
-        (None, Some(file)) => read_text(file, "prompt")?,
-    };
+    let (prompt, file) = (args.prompt.as_deref(), args.prompt_file.as_deref());
+    if prompt.is_none() && file.is_none() && (args.chat || io::stdin().is_terminal()) {
+        return Ok(None);
+    }
+    let prompt = given_text(prompt, file, "prompt")?;
     if prompt.is_empty() {
         return Err(Failure::Input(
             "the prompt is empty: expected some text; a chat without a terminal is `yggc run --chat`"
@@ -289,6 +286,18 @@ pub(crate) fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
         ));
     }
     Ok(Some(prompt))
+}
+
+/// The text that was typed, or of the file that was named, or of standard input, which `-` and neither of them mean.
+///
+/// # Errors
+/// As [`read_text`].
+pub(crate) fn given_text(typed: Option<&str>, file: Option<&Path>, what: &str) -> Result<String, Failure> {
+    match (typed, file) {
+        (Some(typed), _) if typed != "-" => Ok(typed.to_owned()),
+        (Some(_), _) | (None, None) => read_text(Path::new("-"), what),
+        (None, Some(file)) => read_text(file, what),
+    }
 }
 
 /// The corpus store of the arguments.

@@ -276,6 +276,15 @@ impl Engine {
 }
 
 impl ChooseRequest {
+    /// Most tokens of the prompt and an option together, of an [encoded](Self::encoded) request.
+    ///
+    /// # Panics
+    /// If it is not encoded.
+    pub fn tokens(&self) -> usize {
+        let options = self.option_ids().into_iter().map(<[u32]>::len);
+        self.prompt_ids().len() + options.max().unwrap_or(0)
+    }
+
     fn prompt_ids(&self) -> &[u32] {
         match &self.prompt {
             Prompt::Tokens(ids) => ids,

@@ -1,7 +1,8 @@
 //! Continuations of one prompt as branches of one tree: each has the bits of a sequence that has it alone.
 
-use std::{cell::Cell, collections::BTreeSet};
+use std::{cell::Cell, collections::BTreeSet, fs, process::Stdio};
 
+use serde_json::Value;
 use ygg_kernels::KvFormat;
 use yggc::{
     engine::{
@@ -16,7 +17,8 @@ use yggc::{
 
 use crate::{
     families,
-    tiny_commands::model,
+    program::{failure, success},
+    tiny_commands::{json, keys, model, on_tiny},
     tiny_model::{Class, Dice, TinyModel, cases, session, some_models},
 };
 
@@ -325,4 +327,64 @@ fn log_probabilities_of_a_prompt_are_those_of_score() {
     let cancelled = CancelHandle::new();
     cancelled.cancel();
     assert!(engine(None).prompt_log_probs(&[5, 6], 0, &cancelled).expect("it fits").is_none());
+}
+
+#[test]
+fn the_command_prints_what_score_does_and_the_most_probable_first() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [options, ids] = ["options", "ids.json"].map(|name| folder.path().join(name));
+    fs::write(&options, " one and two\n\n two\r\n").expect("writable");
+    let file = options.to_str().expect("UTF-8");
+    for layout in
+        [&["--raw"][..], &["--system", "one"], &["--raw", "--normalize", "length", "--regex", " (one|two)"]]
+    {
+        let asked = ["-p", "one and", "--option", " one", "--options-file", file];
+        let command = || {
+            let mut command = on_tiny("choose");
+            command.args(asked).args(layout);
+            command
+        };
+        let choices = json(command().arg("--json"));
+        assert_eq!(keys(&choices), ["options", "prompt_token_ids", "stats"]);
+        assert_eq!(keys(&choices["stats"]), ["forwards", "options_ms", "prefill_ms", "rows"]);
+        let found = choices["options"].as_array().expect("a list");
+        let texts: Vec<&str> = found.iter().map(|option| option["text"].as_str().expect("text")).collect();
+        assert_eq!(texts, [" one", " one and two", " two"]);
+        let prompt = choices["prompt_token_ids"].as_array().expect("a list");
+        for option in found {
+            assert_eq!(keys(option), ["admitted", "log_prob", "probability", "text", "token_ids", "tokens"]);
+            let of_option = option["token_ids"].as_array().expect("a list");
+            fs::write(&ids, Value::from([&prompt[..], of_option].concat()).to_string()).expect("writable");
+            let score = json(on_tiny("score").arg("--token-ids").arg(&ids).arg("--json"));
+            let score = score["tokens"].as_array().expect("a list");
+            for (token, scored) in
+                option["tokens"].as_array().expect("a list").iter().zip(&score[prompt.len() - 1..])
+            {
+                assert_eq!(token["id"], scored["id"]);
+                assert_eq!(token["log_prob"].as_f64(), scored["nll"].as_f64().map(|nll| -nll));
+            }
+        }
+        let is_constrained = layout.contains(&"--regex");
+        assert_eq!(found[1]["admitted"], !is_constrained);
+        let probability = |option: &Value| option["probability"].as_f64().expect("a number");
+        assert!((found.iter().map(probability).sum::<f64>() - 1.0).abs() < 1e-12);
+        let best =
+            found.iter().max_by(|a, b| probability(a).total_cmp(&probability(b))).expect("one at least");
+        let table = success(&command().output().expect("yggc starts"));
+        let first = table.lines().nth(1).expect("a row");
+        assert!(first.starts_with(&format!("{:?}", best["text"].as_str().expect("text"))), "{table}");
+        assert_eq!(table.contains("not admitted"), is_constrained, "{table}");
+    }
+    fs::write(&options, "\n").expect("writable");
+    for (arguments, code, part) in [
+        (&["-p", "x", "--options-file", file][..], 3, "0 options"),
+        (&["-p", "", "--option", "a"], 3, "the prompt is empty"),
+        (&["-p", "x", "--option", "a", "--option", "a"], 3, "options 1 and 2"),
+        (&["-p", "-", "--options-file", "-"], 2, "standard input"),
+        (&["-p", "x", "--option", "a", "--options-file", "/nowhere"], 3, "/nowhere"),
+    ] {
+        let output = on_tiny("choose").args(arguments).stdin(Stdio::null()).output().expect("yggc starts");
+        let said = failure(&output, code);
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
 }

@@ -35,6 +35,7 @@ fn help_and_version_are_answers() {
         "cache",
         "inspect",
         "score",
+        "choose",
         "corpus",
         "profile",
         "plan",

@@ -414,10 +414,7 @@ fn what_others_than_this_machine_can_reach_is_said_at_the_start() {
             &["--host", "0.0.0.0"][..],
             &["warning: all machines", "(0.0.0.0)", "no key is asked for", "--api-key-file"][..],
         ),
-        (
-            &["--host", "0.0.0.0", "--api-key-file", key],
-            &["with a key", "/metrics", "nothing is encrypted"],
-        ),
+        (&["--host", "0.0.0.0", "--api-key-file", key], &["with a key", "/metrics", "nothing is encrypted"]),
         (
             &["--cors-origin", "*"],
             &["warning: programs of this machine and pages of all sites", "no key is asked for"],
