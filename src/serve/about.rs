@@ -15,10 +15,11 @@ use serde_json::{Map, Value, json};
 use super::{answers::Refused, page, routes::Service};
 
 /// Every path, and what is there.
-const PATHS: [(&str, &str); 12] = [
+const PATHS: [(&str, &str); 13] = [
     ("POST /v1/chat/completions", "answers a conversation"),
     ("POST /v1/completions", "continues prompts"),
     ("POST /v1/responses", "answers a conversation, in OpenAI's newer form"),
+    ("POST /v1/choose", "how probable each of some given texts is after a prompt"),
     ("GET /v1/models", "the model"),
     ("GET /v1/models/NAME", "the model, by its name"),
     ("POST /tokenize", "tokens of a text or a conversation"),

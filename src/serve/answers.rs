@@ -308,7 +308,7 @@ impl Usage {
         self.cached_tokens += if is_first_of_prompt { report.reused_tokens } else { 0 };
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let Self { prompt_tokens, completion_tokens, cached_tokens } = self;
         json!({
             "prompt_tokens": prompt_tokens,

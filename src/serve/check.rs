@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    choose,
     requests::{self, Asked, Defaults},
     responses,
     settings::Limits,
@@ -40,6 +41,10 @@ pub(crate) fn check_body(body: &[u8]) -> bool {
                 assert!(refused.status == 400 && !refused.message.is_empty(), "{said}");
             }
         }
+    }
+    match choose::asked(body, &DEFAULTS) {
+        Ok(_) => understood = true,
+        Err(refused) => assert!(refused.status == 400 && !refused.message.is_empty(), "{}", refused.body()),
     }
     understood
 }

@@ -42,6 +42,11 @@ impl Choices {
         Ok(Self { each, further: Vec::new(), echoes: false, suffix: None })
     }
 
+    /// Whether there are prompts after the first.
+    pub(super) fn has_further(&self) -> bool {
+        !self.further.is_empty()
+    }
+
     /// With the prompts after the first, and what a completion may ask for.
     pub(super) fn with(
         self,
@@ -102,7 +107,12 @@ impl Encoded {
     }
 }
 
-fn check_length(found: usize, limits: &Limits, context: usize, field: &'static str) -> Result<(), Refused> {
+pub(super) fn check_length(
+    found: usize,
+    limits: &Limits,
+    context: usize,
+    field: &'static str,
+) -> Result<(), Refused> {
     if found == 0 {
         return Err(Refused::field(field, "expected a prompt of at least one token, found none"));
     }

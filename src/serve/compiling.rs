@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use yggc::{
-    engine::{self, CancelHandle, Request},
+    engine::{self, CancelHandle, Constraint, Matcher},
     grammar::GrammarError,
 };
 
@@ -29,19 +29,16 @@ pub(super) fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST))
 }
 
-/// Compiles the constraint that the answers to a request have in common, if there is one, and refuses one that cannot
-/// be kept; `field` is where it comes from. Ends at the deadline, when the service drains, and when `cancel` is: that
-/// of a client that leaves.
+/// Compiles the constraint of a request, if there is one, and refuses one that cannot be kept; `field` is where it comes
+/// from. Ends at the deadline, when the service drains, and when `cancel` is: that of a client that leaves.
 pub(super) async fn compile(
     service: &Service,
-    requests: &mut [Request],
+    constraint: Option<Constraint>,
     field: &'static str,
     cancel: CancelHandle,
     deadline: Instant,
-) -> Result<(), Refused> {
-    let Some(constraint) = requests.first().and_then(|request| request.constraint.clone()) else {
-        return Ok(());
-    };
+) -> Result<Option<Matcher>, Refused> {
+    let Some(constraint) = constraint else { return Ok(None) };
     let (places, loaded) = (Arc::clone(&service.compiling), Arc::clone(&service.loaded));
     let compiled = async {
         let place = places.acquire_owned().await.expect("it is never closed");
@@ -56,11 +53,7 @@ pub(super) async fn compile(
         () = sleep_until(deadline) => return Err(routes::late()),
         () = service.queue.closed() => return Err(routes::drained()),
     };
-    let matcher = compiled.map_err(|_| not_compiled())?.map_err(|error| refused(field, &error))?;
-    for request in requests {
-        request.compiled = Some(matcher.clone());
-    }
-    Ok(())
+    compiled.map_err(|_| not_compiled())?.map(Some).map_err(|error| refused(field, &error))
 }
 
 /// Response to a constraint on which the compiler failed.

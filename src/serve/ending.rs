@@ -34,14 +34,12 @@ impl Ending {
         arrived: Instant,
     ) -> Self {
         let span = service.spans.begin(endpoint, headers, arrived);
-        Self {
-            service,
-            route: endpoint.route(),
-            arrived,
-            cancel: CancelHandle::new(),
-            span,
-            has_ended: false,
-        }
+        Self::of_route(service, endpoint.route(), span, arrived)
+    }
+
+    /// For a request to a path that arrived then.
+    pub(super) fn of_route(service: Arc<Service>, route: &'static str, span: Span, arrived: Instant) -> Self {
+        Self { service, route, arrived, cancel: CancelHandle::new(), span, has_ended: false }
     }
 
     /// The span of the request.

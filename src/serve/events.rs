@@ -21,8 +21,9 @@ use yggc::engine::{Event, FinishReason, Loaded, Report, TokenLogProbs};
 use super::{
     answers::{Frame, Refused, Usage},
     ending::Ending,
-    log_probs::{Noted, Offsets},
-    queue::{Delivery, Sent},
+    log_probs::{self, Noted, Offsets},
+    queue::{Delivery, ReadPrompt, Sent},
+    requests::PromptReading,
     response_events::{self, Made, Responding},
     routes::{drained, late},
     steps::{self, StepView},
@@ -42,6 +43,10 @@ pub(super) struct Answering {
     pub(super) each: usize,
     /// Whether log-probabilities were asked for.
     pub(super) reports_log_probs: bool,
+    /// What is told of the tokens of prompts.
+    pub(super) reading: Option<PromptReading>,
+    /// What was read of the prompt.
+    pub(super) read: Option<ReadPrompt>,
     /// Where the tokens of the answer begin in its text.
     pub(super) offsets: Offsets,
     /// The calls of the answer, if it may make any.
@@ -58,15 +63,37 @@ impl Answering {
     /// Counts a finished answer; whether it was the last. If not, the next begins.
     pub(super) fn finish_choice(&mut self, report: &Report) -> bool {
         self.usage.add(report, self.frame.choice.is_multiple_of(self.each));
+        if self.is_only_read() {
+            self.usage.completion_tokens -= report.tokens;
+        }
         self.frame.choice += 1;
         self.offsets = Offsets::default();
         self.frame.choice == self.echoes.len()
     }
 
+    /// Whether the prompt is read and nothing is answered.
+    pub(super) fn is_only_read(&self) -> bool {
+        self.reading.is_some_and(|reading| reading.is_all)
+    }
+
+    /// The tokens of the prompt that the answer begins with, if they are told. `text` is the prompt's.
+    pub(super) fn note_prompt(&mut self, text: &str) -> Vec<Noted> {
+        let (Some(PromptReading { echoed: Some(most), .. }), Some(read)) = (self.reading, &self.read) else {
+            return Vec::new();
+        };
+        self.offsets.note_prompt(read, text, most, self.loaded.tokenizer())
+    }
+
+    /// The list of the prompt's tokens, if it is asked for.
+    pub(super) fn prompt_list(&self) -> Option<Value> {
+        let most = self.reading?.listed?;
+        Some(log_probs::of_prompt(self.read.as_ref()?, most, self.loaded.tokenizer()))
+    }
+
     /// The next token of the answer, if it comes with log-probabilities.
     pub(super) fn note(&mut self, id: u32, log_probs: Option<TokenLogProbs>) -> Option<Noted> {
         let log_probs = log_probs?;
-        Some(Noted { id, log_probs, offset: self.offsets.push(id, self.loaded.tokenizer()) })
+        Some(Noted { id, log_probs: Some(log_probs), offset: self.offsets.push(id, self.loaded.tokenizer()) })
     }
 }
 
@@ -128,7 +155,7 @@ impl EventBody {
     }
 
     fn take(&mut self, delivery: Delivery) {
-        let Sent { event, step } = match delivery {
+        let Sent { event, step, read: _ } = match delivery {
             Ok(sent) => sent,
             Err(error) => return self.fail(&error.into()),
         };

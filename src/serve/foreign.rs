@@ -3,7 +3,7 @@
 use super::{answers::Refused, numbers::Others};
 
 /// Fields by which other servers change what is generated, and which mean nothing here.
-const FOREIGN: [&str; 37] = [
+const FOREIGN: [&str; 36] = [
     "add_special_tokens",
     "allowed_token_ids",
     "audio",
@@ -26,7 +26,6 @@ const FOREIGN: [&str; 37] = [
     "modalities",
     "n_predict",
     "num_predict",
-    "prompt_logprobs",
     "reasoning_effort",
     "repeat_last_n",
     "repeat_penalty",

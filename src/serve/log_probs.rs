@@ -1,10 +1,14 @@
 //! Log-probabilities of tokens in the shapes of OpenAI's API, and where tokens begin in a text.
 
+use std::iter;
+
 use serde_json::{Map, Value, json};
 use yggc::{engine::TokenLogProbs, text::Tokenizer};
 
+use super::queue::ReadPrompt;
+
 /// Stands for the logarithm of 0, which JSON cannot express; other servers write the same number.
-const LEAST_LOG_PROB: f32 = -9999.0;
+pub(super) const LEAST_LOG_PROB: f32 = -9999.0;
 
 /// How tokens are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +23,8 @@ pub(super) enum TokenNames {
 #[derive(Debug, Clone)]
 pub(super) struct Noted {
     pub(super) id: u32,
-    pub(super) log_probs: TokenLogProbs,
+    /// None of the first token of a prompt, which follows nothing.
+    pub(super) log_probs: Option<TokenLogProbs>,
     /// Characters of the text before it.
     pub(super) offset: usize,
 }
@@ -43,6 +48,38 @@ impl Offsets {
         // As a detokenizer has it, an id outside the vocabulary is an unknown character.
         let bytes = tokenizer.token_bytes(id).unwrap_or("\u{fffd}".as_bytes());
         self.push_bytes(bytes)
+    }
+
+    /// Notes the tokens of a prompt that the text begins with, with `most` of the best tokens of each place.
+    pub(super) fn note_prompt(
+        &mut self,
+        ReadPrompt { ids, log_probs }: &ReadPrompt,
+        text: &str,
+        most: usize,
+        tokenizer: &Tokenizer,
+    ) -> Vec<Noted> {
+        let log_probs = log_probs.iter().map(|of_token| {
+            let TokenLogProbs { log_prob, best } = of_token;
+            Some(TokenLogProbs { log_prob: *log_prob, best: best[..most.min(best.len())].to_vec() })
+        });
+        let mut noted = Vec::with_capacity(ids.len());
+        for (place, (id, log_probs)) in ids.iter().zip(iter::once(None).chain(log_probs)).enumerate() {
+            let offset = match tokenizer.is_control(*id) {
+                false => self.push(*id, tokenizer),
+                // The text of a prompt has its control tokens, but not the one that the tokenizer puts first.
+                true => {
+                    let name = tokenizer.spelling(*id);
+                    let is_written = place > 0 || text.starts_with(&name);
+                    self.push_bytes(if is_written { name.as_bytes() } else { b"" })
+                }
+            };
+            noted.push(Noted { id: *id, log_probs, offset });
+        }
+        // A tokenizer may put a space before a text, which the text has not.
+        let added = self.chars.saturating_sub(text.chars().count());
+        noted.iter_mut().for_each(|token| token.offset = token.offset.saturating_sub(added));
+        self.chars -= added;
+        noted
     }
 
     fn push_bytes(&mut self, bytes: &[u8]) -> usize {
@@ -95,8 +132,10 @@ impl TokenNames {
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();
             json!({"token": self.name(tokenizer, id), "logprob": said(log_prob), "bytes": bytes})
         };
-        let content = noted.iter().map(|Noted { id, log_probs, offset: _ }| {
-            let mut own = token(*id, log_probs.log_prob);
+        // The text of a chat does not begin with its prompt, so all have some.
+        let content = noted.iter().filter_map(|noted| Some((noted.id, noted.log_probs.as_ref()?)));
+        let content = content.map(|(id, log_probs)| {
+            let mut own = token(id, log_probs.log_prob);
             own["top_logprobs"] = log_probs.best.iter().map(|(id, log_prob)| token(*id, *log_prob)).collect();
             own
         });
@@ -106,9 +145,11 @@ impl TokenNames {
     /// As a completion has them: the most probable tokens of a place, and the one that was chosen.
     pub(super) fn of_completion(self, noted: &[Noted], tokenizer: &Tokenizer) -> Value {
         let tokens: Vec<String> = noted.iter().map(|noted| self.name(tokenizer, noted.id)).collect();
-        let own: Vec<f32> = noted.iter().map(|noted| said(noted.log_probs.log_prob)).collect();
+        let own: Vec<Option<f32>> =
+            noted.iter().map(|noted| Some(said(noted.log_probs.as_ref()?.log_prob))).collect();
         let offsets: Vec<usize> = noted.iter().map(|noted| noted.offset).collect();
         let best = noted.iter().map(|Noted { id, log_probs, offset: _ }| {
+            let Some(log_probs) = log_probs else { return Value::Null };
             let mut named = Map::new();
             // The best come first: of tokens with one name, the most probable stays.
             for (id, log_prob) in log_probs.best.iter().copied().chain([(*id, log_probs.log_prob)]) {
@@ -119,6 +160,27 @@ impl TokenNames {
         let best: Vec<Value> = best.collect();
         json!({"tokens": tokens, "token_logprobs": own, "top_logprobs": best, "text_offset": offsets})
     }
+}
+
+/// The tokens of a prompt as vLLM lists them: of every place the `most` best tokens and the prompt's, by their ids; null
+/// of the first. The rank of a token that is none of the best is not known.
+pub(super) fn of_prompt(
+    ReadPrompt { ids, log_probs }: &ReadPrompt,
+    most: usize,
+    tokenizer: &Tokenizer,
+) -> Value {
+    let place = |(id, TokenLogProbs { log_prob, best }): (&u32, &TokenLogProbs)| {
+        let best = &best[..most.min(best.len())];
+        let mut named = Map::new();
+        let ranked = (1..).zip(best).map(|(rank, (id, log_prob))| (*id, *log_prob, Some(rank)));
+        for (id, log_prob, rank) in ranked.chain([(*id, *log_prob, None::<usize>)]) {
+            named.entry(id.to_string()).or_insert_with(
+                || json!({"logprob": said(log_prob), "rank": rank, "decoded_token": tokenizer.spelling(id)}),
+            );
+        }
+        Value::Object(named)
+    };
+    iter::once(Value::Null).chain(ids.iter().skip(1).zip(log_probs).map(place)).collect()
 }
 
 /// A log-probability that JSON can express.
@@ -156,7 +218,7 @@ mod tests {
     }
 
     fn noted(id: u32, log_prob: f32, best: &[(u32, f32)]) -> Noted {
-        Noted { id, log_probs: TokenLogProbs { log_prob, best: best.to_vec() }, offset: 3 }
+        Noted { id, log_probs: Some(TokenLogProbs { log_prob, best: best.to_vec() }), offset: 3 }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
-use yggc::engine::{self, FinishReason, Report};
+use yggc::engine::{self, ChooseReport, FinishReason, Report};
 
 use super::{
     answers,
@@ -167,6 +167,12 @@ impl Metrics {
     /// Counts the tokens of an accepted prompt.
     pub(super) fn prompt(&self, tokens: usize) {
         self.prompt_tokens.inc_by(tokens as u64);
+    }
+
+    /// Records the numbers of a question with given answers, as long after its arrival.
+    pub(super) fn chosen(&self, report: &ChooseReport, after: Duration) {
+        self.reused_tokens.inc_by(report.reused_tokens as u64);
+        self.answered(after);
     }
 
     /// Records the numbers of a finished request.

@@ -15,6 +15,7 @@ mod body;
 #[cfg(any(test, fuzzing))]
 mod check;
 mod choices;
+mod choose;
 mod client_timeout;
 mod compiling;
 mod connections;

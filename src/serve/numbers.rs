@@ -78,7 +78,11 @@ pub(super) static LOG_PROBS: Field =
 pub(super) static TOP_LOG_PROBS: Field =
     Field { parameter: integer("top_logprobs", [0, MOST_LOG_PROBS], None), paths: &[Endpoint::Chat] };
 
-static TABLE: [&Field; 14] = [
+/// vLLM's, of the tokens of the prompt; it has -1 for the whole vocabulary.
+pub(super) static PROMPT_LOG_PROBS: Field =
+    Field { parameter: integer("prompt_logprobs", [0, MOST_LOG_PROBS], None), paths: ALL };
+
+static TABLE: [&Field; 15] = [
     &MAX_TOKENS,
     &MAX_COMPLETION_TOKENS,
     &TEMPERATURE,
@@ -93,6 +97,7 @@ static TABLE: [&Field; 14] = [
     &BEST_OF,
     &LOG_PROBS,
     &TOP_LOG_PROBS,
+    &PROMPT_LOG_PROBS,
 ];
 
 /// The fields of a body that a request has no name for: numbers, flags, and settings of other servers.
@@ -142,6 +147,15 @@ impl Others {
     /// A field, unless it is absent or null, which OpenAI takes as absent.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Takes a field that is 0 out, in whatever form; whether it was there.
+    pub(super) fn take_zero(&mut self, name: &str) -> bool {
+        let is_zero = self.get(name).and_then(Value::as_f64) == Some(0.0);
+        if is_zero {
+            self.0.remove(name);
+        }
+        is_zero
     }
 
     /// A field that is true or false.

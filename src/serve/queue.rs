@@ -7,10 +7,10 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, mpsc::UnboundedSender},
+    sync::{Notify, mpsc::UnboundedSender, oneshot},
     time::Instant,
 };
-use yggc::engine::{self, CancelHandle, Event, Request, StepTree};
+use yggc::engine::{self, CancelHandle, Choices, ChooseRequest, Event, Request, StepTree, TokenLogProbs};
 
 use super::{key::Owner, spans::Span};
 
@@ -23,24 +23,60 @@ pub(super) struct Sent {
     pub(super) event: Event,
     /// The step whose first token the event is, where that was asked for.
     pub(super) step: Option<StepTree>,
+    /// What was read of the prompt, where that was asked for: with the first event of its first answer.
+    pub(super) read: Option<ReadPrompt>,
+}
+
+/// How probable the tokens of a prompt are.
+#[derive(Debug)]
+pub(super) struct ReadPrompt {
+    pub(super) ids: Vec<u32>,
+    /// Of every token but the first.
+    pub(super) log_probs: Vec<TokenLogProbs>,
 }
 
 /// A request on its way to the decoder.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// One for each answer, in sequence; all are ended by `cancel`.
-    pub(super) requests: Vec<Request>,
-    /// Whose they are; `None` where no key is asked for.
+    pub(super) work: Work,
+    /// Whose it is; `None` where no key is asked for.
     pub(super) owner: Option<Owner>,
+    /// Ends its work.
     pub(super) cancel: CancelHandle,
+    pub(super) arrived: Instant,
+}
+
+/// What the decoder is asked for, with the channel of what it sends.
+#[derive(Debug)]
+pub(super) enum Work {
+    Answers(Answers),
+    Choice(Box<Choice>),
+}
+
+/// Answers in sequence.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// One for each answer.
+    pub(super) requests: Vec<Request>,
+    /// Answers to each prompt; those to one prompt are neighbours.
+    pub(super) each: usize,
+    /// How many of the most probable tokens are told with each token of a prompt, where prompts are read too.
+    pub(super) reads: Option<usize>,
     /// Whether trees of steps are sent.
     pub(super) reports_steps: bool,
     /// The drafter: `plan`, `none` or a drafter's name.
     pub(super) drafter: String,
-    pub(super) arrived: Instant,
     pub(super) span: Span,
     /// Channel of its events; holds at most one per token of the answers.
     pub(super) events: UnboundedSender<Delivery>,
+}
+
+/// A question with given answers.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) request: ChooseRequest,
+    /// Gets no choices of a request that was cancelled.
+    pub(super) chosen: oneshot::Sender<Result<Option<Choices>, engine::Error>>,
 }
 
 /// Why a request is not queued.
@@ -219,20 +255,22 @@ mod tests {
 
     fn job(token: u32) -> Job {
         let request = Request::new(Prompt::Tokens(vec![token]));
-        Job {
-            cancel: request.cancel.clone(),
+        let cancel = request.cancel.clone();
+        let answers = Answers {
             requests: vec![request],
-            owner: None,
+            each: 1,
+            reads: None,
             reports_steps: false,
             drafter: "plan".to_owned(),
-            arrived: Instant::now(),
             span: Span::default(),
             events: unbounded_channel().0,
-        }
+        };
+        Job { work: Work::Answers(answers), owner: None, cancel, arrived: Instant::now() }
     }
 
     fn token(job: &Job) -> u32 {
-        let Prompt::Tokens(ids) = &job.requests[0].prompt else { panic!("tokens were given") };
+        let Work::Answers(Answers { requests, .. }) = &job.work else { panic!("answers are asked for") };
+        let Prompt::Tokens(ids) = &requests[0].prompt else { panic!("tokens were given") };
         ids[0]
     }
 

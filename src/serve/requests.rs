@@ -107,8 +107,33 @@ pub(super) struct Asked {
     pub(super) token_names: TokenNames,
     /// What the answer may call.
     pub(super) tools: Option<Tools>,
+    /// What is told of the tokens of its prompts.
+    pub(super) reading: Option<PromptReading>,
     /// What a response of `/v1/responses` repeats of its request.
     pub(super) response: Option<Value>,
+}
+
+/// What is told of the tokens of a prompt: how many of the most probable ones at the place of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PromptReading {
+    /// In the answer's own list, as those of the prompt that it begins with.
+    pub(super) echoed: Option<usize>,
+    /// In a list of their own, as vLLM has it.
+    pub(super) listed: Option<usize>,
+    /// Whether that is all that is asked for, and no answer.
+    pub(super) is_all: bool,
+}
+
+impl PromptReading {
+    /// As many as any list needs; `None` if nothing is asked for.
+    fn new(echoed: Option<usize>, listed: Option<usize>, is_all: bool) -> Option<Self> {
+        (echoed.is_some() || listed.is_some()).then_some(Self { echoed, listed, is_all })
+    }
+
+    /// As many as the longest list has.
+    pub(super) fn most(&self) -> usize {
+        self.echoed.max(self.listed).unwrap_or(0)
+    }
 }
 
 /// How an answer is delivered.
@@ -194,21 +219,24 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     };
     let mut asked = body.asked(request, &numbers, defaults)?;
     asked.request.constraint = constraint;
-    Ok(Asked { tools, ..asked })
+    let reading = PromptReading::new(None, numbers.integer(&numbers::PROMPT_LOG_PROBS).map(count), false);
+    Ok(Asked { tools, reading: whole(reading, asked.delivery)?, ..asked })
 }
 
 /// Parses a body of `/v1/completions`.
 pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refused> {
     let mut body: Body = parse(body)?;
+    let echoes = body.echo == Some(true);
+    let is_set = |name: &str| body.others.get(name).is_some();
+    // Where a prompt is read, no answer may be asked for. It is given all the same, of one token, and not told.
+    let reads = echoes && is_set(numbers::LOG_PROBS.name()) || is_set(numbers::PROMPT_LOG_PROBS.name());
+    let is_all = reads && body.others.take_zero(numbers::MAX_TOKENS.name());
     let numbers = body.others.numbers(Endpoint::Completions)?;
     foreign::refuse(&body.others)?;
     let prompt = body.prompt.take().ok_or_else(|| absent("prompt"))?;
     let log_probs = numbers.integer(&numbers::LOG_PROBS);
-    let echoes = body.echo == Some(true);
-    if echoes && log_probs.is_some() {
-        let what = "log-probabilities of a prompt are not given; leave `logprobs` out";
-        return Err(Refused::field("echo", what));
-    }
+    let listed = numbers.integer(&numbers::PROMPT_LOG_PROBS).map(count);
+    let reading = PromptReading::new(log_probs.filter(|_| echoes).map(count), listed, is_all);
     let mut prompts: Vec<Prompt> = match prompt {
         PromptBody::Text(text) => vec![Prompt::Raw(text)],
         PromptBody::Tokens(ids) => vec![Prompt::Tokens(ids)],
@@ -217,12 +245,27 @@ pub(super) fn completion(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, 
     };
     let further = prompts.split_off(1);
     let prompt = prompts.remove(0);
-    let most = output_tokens(&numbers, COMPLETION_TOKENS, defaults)?;
+    let most = if is_all { 1 } else { output_tokens(&numbers, COMPLETION_TOKENS, defaults)? };
     let request = Request { log_probs: log_probs.map(count), max_tokens: most, ..Request::new(prompt) };
     let (suffix, response_format) = (body.suffix.take(), body.response_format.take());
+    if reading.is_some() && suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()) {
+        let what =
+            "expected none with log-probabilities of the prompt, whose layout it changes; leave one out";
+        return Err(Refused::field("suffix", what));
+    }
     let mut asked = body.asked(request, &numbers, defaults)?;
     asked.request.constraint = response_format.and_then(ResponseFormat::into_constraint);
-    Ok(Asked { choices: asked.choices.with(further, echoes, suffix)?, ..asked })
+    let reading = whole(reading, asked.delivery)?;
+    Ok(Asked { choices: asked.choices.with(further, echoes, suffix)?, reading, ..asked })
+}
+
+/// Refuses to tell of prompts in a stream, which has no place for it.
+fn whole(reading: Option<PromptReading>, delivery: Delivery) -> Result<Option<PromptReading>, Refused> {
+    if reading.is_some() && delivery != Delivery::Whole {
+        let what = "expected false with log-probabilities of the prompt, found true; leave one out";
+        return Err(Refused::field("stream", what));
+    }
+    Ok(reading)
 }
 
 /// Parses the fields of `T`; other fields belong to other structs.
@@ -279,7 +322,8 @@ impl Body {
             Some(false) | None => TokenNames::Texts,
         };
         let model = self.model;
-        Ok(Asked { request, model, drafter, choices, delivery, token_names, tools: None, response: None })
+        let (tools, reading, response) = (None, None, None);
+        Ok(Asked { request, model, drafter, choices, delivery, token_names, tools, reading, response })
     }
 
     fn adjustment(&self, numbers: &Numbers) -> Result<Adjustment, Refused> {

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Fields of the chat, by what this endpoint has for them.
-const OF_CHAT: [(&str, &str); 10] = [
+const OF_CHAT: [(&str, &str); 11] = [
     ("messages", "send `input`"),
     ("max_tokens", "send `max_output_tokens`"),
     ("max_completion_tokens", "send `max_output_tokens`"),
@@ -27,6 +27,7 @@ const OF_CHAT: [(&str, &str); 10] = [
     ("best_of", "ask /v1/chat/completions for several answers"),
     ("logprobs", "ask /v1/chat/completions for log-probabilities"),
     ("top_logprobs", "ask /v1/chat/completions for log-probabilities"),
+    ("prompt_logprobs", "ask /v1/chat/completions for log-probabilities"),
     ("prompt", "send `input`: no prompts are stored here"),
 ];
 /// What a refusal of the chat is about, and the field of this endpoint that it stands for.

@@ -30,14 +30,14 @@ use super::{
     answers::{self, Endpoint, Frame, Refused, Usage},
     body,
     choices::Encoded,
-    compiling,
+    choose, compiling,
     ending::Ending,
     events::{self, Answering},
     guests,
     key::{ApiKey, Owner},
     log_probs::Offsets,
     metrics::{self, Metrics},
-    queue::{Job, Queue, Refusal, Sent},
+    queue::{Answers, Job, Queue, Refusal, Sent, Work},
     requests::{self, Asked, Defaults, Delivery},
     response_events::{self, Made, Responding},
     responses,
@@ -65,6 +65,14 @@ pub(super) struct Service {
     pub(super) compiling: Arc<Semaphore>,
 }
 
+impl Service {
+    /// What requests are parsed with.
+    pub(super) fn defaults(&self) -> Defaults<'_> {
+        let Settings { drafter, limits, .. } = &self.settings;
+        Defaults { drafter, limits, context: self.context }
+    }
+}
+
 /// Routes of the service.
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
@@ -76,6 +84,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics_text))
         .merge(about::router())
+        .merge(choose::router())
         .merge(tokens::router())
         .fallback(|| async {
             Refused::new(StatusCode::NOT_FOUND, "unknown path; GET / lists the available paths")
@@ -149,8 +158,48 @@ async fn asked(
     body: Body,
     (deadline, cancel): (Instant, CancelHandle),
 ) -> Result<Prepared, Refused> {
-    let Service { loaded, options: _, context, settings, queue, metrics, spans: _, compiling: _ } =
-        &**service;
+    let encoding = move |service: &Service, body: &[u8]| {
+        let Service { loaded, context, settings, options, .. } = service;
+        let defaults = service.defaults();
+        let mut asked = match endpoint {
+            Endpoint::Chat => requests::chat(body, &defaults),
+            Endpoint::Completions => requests::completion(body, &defaults),
+            Endpoint::Responses => responses::asked(body, &defaults),
+        }?;
+        check_model(settings, asked.model.as_deref())?;
+        check_drafter(options, &asked.drafter)?;
+        let calls = structured::prepare(&mut asked, loaded)?;
+        let field = match endpoint {
+            Endpoint::Chat | Endpoint::Responses => "messages",
+            Endpoint::Completions => "prompt",
+        };
+        let encoded = Encoded::new(&asked, loaded, &settings.limits, *context, field)?;
+        Ok((asked, calls, encoded))
+    };
+    let renamed = |refused: Refused| match endpoint {
+        Endpoint::Chat | Endpoint::Completions => refused,
+        Endpoint::Responses => responses::renamed(refused),
+    };
+    let (owner, encoded) = received(service, headers, body, deadline, encoding).await?;
+    let (asked, calls, mut encoded) = encoded.map_err(renamed)?;
+    let field = if calls.is_some() { "tools" } else { "response_format" };
+    // The answers to a request have it in common.
+    let constraint = encoded.requests.first().and_then(|request| request.constraint.clone());
+    let compiled = compiling::compile(service, constraint, field, cancel, deadline).await.map_err(renamed)?;
+    encoded.requests.iter_mut().for_each(|request| request.compiled = compiled.clone());
+    Ok(Prepared { owner, asked, calls, encoded })
+}
+
+/// Authorises and reads a request for the decoder, and has it encoded on a thread of its own: a long text would block the
+/// reactor. Gives its owner, and what `encode` made of its body.
+pub(super) async fn received<T: Send + 'static>(
+    service: &Arc<Service>,
+    headers: &HeaderMap,
+    body: Body,
+    deadline: Instant,
+    encode: impl FnOnce(&Service, &[u8]) -> T + Send + 'static,
+) -> Result<(Option<Owner>, T), Refused> {
+    let Service { settings, queue, metrics, .. } = &**service;
     let owner = authorise(settings, headers)?;
     if queue.is_closed() {
         return Err(drained());
@@ -158,46 +207,35 @@ async fn asked(
     if let Some(reason) = metrics.failure() {
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, reason).with_code("device_failed"));
     }
-    let limits = &settings.limits;
     let body = tokio::select! {
-        body = body::read(headers, body, limits.body_bytes, deadline) => body?,
+        body = body::read(headers, body, settings.limits.body_bytes, deadline) => body?,
         () = queue.closed() => return Err(drained()),
     };
     let turn = tokio::select! {
         turn = timeout_at(deadline, body::turn(body.len())) => turn.map_err(|_| late())?,
         () = queue.closed() => return Err(drained()),
     };
-    let (loaded, context) = (Arc::clone(loaded), *context);
-    let preparing = Arc::clone(service);
-    // Encoding a long text would block the reactor.
+    let service = Arc::clone(service);
     let encoded = spawn_blocking(move || {
         let _turn = turn;
-        let Settings { drafter, limits, .. } = &preparing.settings;
-        let defaults = Defaults { drafter, limits, context };
-        let mut asked = match endpoint {
-            Endpoint::Chat => requests::chat(&body, &defaults),
-            Endpoint::Completions => requests::completion(&body, &defaults),
-            Endpoint::Responses => responses::asked(&body, &defaults),
-        }?;
-        check_model(&preparing.settings, asked.model.as_deref())?;
-        check_drafter(&preparing.options, &asked.drafter)?;
-        let calls = structured::prepare(&mut asked, &loaded)?;
-        let field = match endpoint {
-            Endpoint::Chat | Endpoint::Responses => "messages",
-            Endpoint::Completions => "prompt",
-        };
-        let encoded = Encoded::new(&asked, &loaded, limits, context, field)?;
-        Ok((asked, calls, encoded))
+        encode(&service, &body)
     });
-    let renamed = |refused: Refused| match endpoint {
-        Endpoint::Chat | Endpoint::Completions => refused,
-        Endpoint::Responses => responses::renamed(refused),
-    };
-    let encoded = encoded.await.map_err(|_| not_encoded())?;
-    let (asked, calls, mut encoded) = encoded.map_err(renamed)?;
-    let field = if calls.is_some() { "tools" } else { "response_format" };
-    compiling::compile(service, &mut encoded.requests, field, cancel, deadline).await.map_err(renamed)?;
-    Ok(Prepared { owner, asked, calls, encoded })
+    Ok((owner, encoded.await.map_err(|_| not_encoded())?))
+}
+
+/// Queues work for the decoder.
+pub(super) fn queued(service: &Service, job: Job) -> Result<(), Refused> {
+    match service.queue.push(job) {
+        Ok(()) => Ok(()),
+        Err(Refusal::Full) => {
+            let (waiting, answered) = service.queue.lengths();
+            let wait_s = service.metrics.retry_after_s(waiting + answered);
+            let what = format!("{waiting} requests wait already, as many as may; try again in {wait_s} s");
+            let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, what);
+            Err(refused.with_code("queue_full").with_retry_after(wait_s))
+        }
+        Err(Refusal::Closed) => Err(drained()),
+    }
 }
 
 /// Response to a text on which the tokenizer failed.
@@ -214,7 +252,7 @@ async fn begin(
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { request, drafter, delivery, token_names, tools, response, .. } = asked;
+    let Asked { request, drafter, delivery, token_names, tools, reading, response, .. } = asked;
     let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
@@ -228,19 +266,10 @@ async fn begin(
     span.asked(&frame, &requests, prompt_tokens);
     let (sender, events) = unbounded_channel();
     let reports_steps = matches!(delivery, Delivery::Stream { steps: true, .. });
-    let job = Job { requests, owner, cancel, reports_steps, drafter, arrived, span, events: sender };
-    let refused = match service.queue.push(job) {
-        Ok(()) => None,
-        Err(Refusal::Full) => {
-            let (waiting, answered) = service.queue.lengths();
-            let wait_s = service.metrics.retry_after_s(waiting + answered);
-            let what = format!("{waiting} requests wait already, as many as may; try again in {wait_s} s");
-            let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, what);
-            Some(refused.with_code("queue_full").with_retry_after(wait_s))
-        }
-        Err(Refusal::Closed) => Some(drained()),
-    };
-    if let Some(refused) = refused {
+    let reads = reading.map(|reading| reading.most());
+    let answers = Answers { requests, each, reads, reports_steps, drafter, span, events: sender };
+    let job = Job { work: Work::Answers(answers), owner, cancel, arrived };
+    if let Err(refused) = queued(service, job) {
         return Err((refused, ending));
     }
     // Each answer runs its prompt, or reuses its keys and values.
@@ -253,6 +282,8 @@ async fn begin(
         echoes,
         each,
         reports_log_probs,
+        reading,
+        read: None,
         offsets: Offsets::default(),
         calls: calls.zip(tools).map(|(format, tools)| CallsOfAnswer::new(format, &tools)),
         events,
@@ -291,10 +322,18 @@ async fn whole(
         return whole_response(answering, first, deadline).await;
     }
     let mut choices = Vec::with_capacity(answering.echoes.len());
-    let (mut text, mut noted) = (std::mem::take(&mut answering.echoes[0]), Vec::new());
-    let mut event = first.event;
+    // Of an answer that has begun.
+    let mut begun = None;
+    let mut sent = first;
     loop {
-        match event {
+        answering.read = sent.read.take().or(answering.read);
+        let (text, noted) = begun.get_or_insert_with(|| {
+            let echo = std::mem::take(&mut answering.echoes[answering.frame.choice]);
+            let noted = answering.note_prompt(&echo);
+            (echo, noted)
+        });
+        match sent.event {
+            Event::Token { .. } if answering.is_only_read() => {}
             Event::Token { id, text: piece, log_probs } => {
                 match &mut answering.calls {
                     Some(calls) => calls.push(id, &piece, answering.loaded.tokenizer()),
@@ -307,29 +346,40 @@ async fn whole(
             }
             Event::Finished { reason, text: rest, report } => {
                 let calls = answering.calls.take().map(|mut calls| {
-                    text = calls.finish(&rest);
+                    *text = calls.finish(&rest);
                     calls
                 });
-                if calls.is_none() {
+                let is_only_read = answering.is_only_read();
+                if calls.is_none() && !is_only_read {
                     text.push_str(&rest);
                 }
+                let reason = if is_only_read { FinishReason::Length } else { reason };
                 let said = answering.reports_log_probs.then_some(&noted[..]);
                 let tokenizer = answering.loaded.tokenizer();
-                let mut choice = answering.frame.choice(&text, said, reason, tokenizer);
+                let mut choice = answering.frame.choice(text, said, reason, tokenizer);
                 if let Some(calls) = calls {
                     calls.put(&answering.frame, reason, &mut choice);
                 }
+                // Where vLLM has it.
+                let (list, is_of_chat) =
+                    (answering.prompt_list(), answering.frame.endpoint == Endpoint::Chat);
+                if let Some(list) = list.as_ref().filter(|_| !is_of_chat) {
+                    choice["prompt_logprobs"] = list.clone();
+                }
                 choices.push(choice);
+                begun = None;
                 if answering.finish_choice(&report) {
                     answering.ending.end(StatusCode::OK);
-                    return Ok(Json(answering.frame.whole(choices, &answering.usage)).into_response());
+                    let mut whole = answering.frame.whole(choices, &answering.usage);
+                    if let Some(list) = list.filter(|_| is_of_chat) {
+                        whole["prompt_logprobs"] = list;
+                    }
+                    return Ok(Json(whole).into_response());
                 }
-                text = std::mem::take(&mut answering.echoes[answering.frame.choice]);
-                noted.clear();
             }
         }
-        event = match next(&mut answering, deadline).await {
-            Ok(sent) => sent.event,
+        sent = match next(&mut answering, deadline).await {
+            Ok(sent) => sent,
             Err(refused) => return Err((refused, answering.ending)),
         };
     }
@@ -449,6 +499,6 @@ fn check_drafter(options: &Options, asked: &str) -> Result<(), Refused> {
 
 /// Seconds since 1970, for the `created` field.
 #[expect(clippy::disallowed_methods, reason = "answers say when they were made; nothing depends on it")]
-fn seconds_since_1970() -> u64 {
+pub(super) fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -13,8 +13,7 @@ use yggc::{engine::Special, text::Tokenizer};
 
 use super::{
     answers::Refused,
-    body, messages,
-    requests::{self, Defaults},
+    body, messages, requests,
     routes::{self, Service},
     told_tools,
 };
@@ -93,16 +92,14 @@ async fn answered(
 
 /// The tokens of a text as a raw prompt has them, or of a conversation as the model's template lays it out.
 fn ids(service: &Service, body: &[u8], parsed: &TokenizeBody) -> Result<Vec<u32>, Refused> {
-    let Service { loaded, context, settings, .. } = service;
+    let loaded = &service.loaded;
     match (&parsed.prompt, &parsed.messages) {
         (Some(text), None) => Ok(match parsed.add_special_tokens {
             None | Some(true) => loaded.tokenizer().encode_prompt(text),
             Some(false) => loaded.tokenizer().encode(text, Special::Parse),
         }),
         (None, Some(_)) => {
-            let defaults =
-                Defaults { drafter: &settings.drafter, limits: &settings.limits, context: *context };
-            let mut prompt = requests::chat(body, &defaults)?.request.prompt;
+            let mut prompt = requests::chat(body, &service.defaults())?.request.prompt;
             told_tools::lay_out(&mut prompt, loaded)?;
             messages::token_ids(&prompt, loaded)
         }

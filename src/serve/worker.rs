@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use yggc::engine::{
-    self, DrafterChoice, Engine, ErrorKind, Event, FinishReason, Loaded, Options, Speculation,
+    self, CancelHandle, DrafterChoice, Engine, ErrorKind, Event, FinishReason, Loaded, Options, Prompt,
+    Speculation,
 };
 
 use super::{
     idle::Idle,
     key::Owner,
     metrics::Metrics,
-    queue::{Job, Next, Queue, Sent},
+    queue::{Answers, Choice, Job, Next, Queue, ReadPrompt, Sent, Work},
 };
 
 /// The drafter that the plan chose.
@@ -75,25 +76,42 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self, mut job: Job) {
-        if job.drafter == NONE {
-            job.requests.iter_mut().for_each(|request| request.speculation = Speculation::Off);
-        }
-        let metrics = Arc::clone(&self.metrics);
-        let events = job.events.clone();
-        let ended = self.engine(&job.drafter).and_then(|owned| {
-            let ended = decode(owned.of(job.owner), &job, &metrics);
-            // A drafter's own session may fail while the verifier's works: that is a device failure too.
-            if let Err(error) = &ended
-                && error.kind() == ErrorKind::Device
-            {
-                metrics.device_failed(error);
+    fn answer(&mut self, job: Job) {
+        let Job { work, owner, cancel, arrived } = job;
+        self.metrics.waited(arrived.elapsed());
+        match work {
+            Work::Answers(mut answers) => {
+                if answers.drafter == NONE {
+                    answers.requests.iter_mut().for_each(|request| request.speculation = Speculation::Off);
+                }
+                let metrics = Arc::clone(&self.metrics);
+                let ended = self
+                    .engine(&answers.drafter)
+                    .and_then(|owned| decode(owned.of(owner), &answers, (&cancel, arrived), &metrics));
+                if let Err(error) = ended {
+                    self.note_failure(&error);
+                    // The client may have left.
+                    let _ = answers.events.send(Err(error));
+                }
             }
-            ended
-        });
-        if let Err(error) = ended {
-            // The client may have left.
-            let _ = events.send(Err(error));
+            Work::Choice(choice) => {
+                let Choice { request, chosen } = *choice;
+                let choices = self.planned.of(owner).choose(&request);
+                match &choices {
+                    Ok(Some(choices)) => self.metrics.chosen(&choices.report, arrived.elapsed()),
+                    Ok(None) => {}
+                    Err(error) => self.note_failure(error),
+                }
+                // The client may have left.
+                let _ = chosen.send(choices);
+            }
+        }
+    }
+
+    /// A drafter's own session may fail while the verifier's works: that is a device failure too.
+    fn note_failure(&self, error: &engine::Error) {
+        if error.kind() == ErrorKind::Device {
+            self.metrics.device_failed(error);
         }
     }
 
@@ -137,44 +155,62 @@ fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
 }
 
 /// Gives the answers to a request in sequence and sends their events, until it ends or the receiver is gone.
-fn decode(engine: &mut Engine, job: &Job, metrics: &Metrics) -> Result<(), engine::Error> {
-    metrics.waited(job.arrived.elapsed());
+fn decode(
+    engine: &mut Engine,
+    answers: &Answers,
+    (cancel, arrived): (&CancelHandle, Instant),
+    metrics: &Metrics,
+) -> Result<(), engine::Error> {
+    let Answers { requests, each, reads, reports_steps, drafter: _, span, events } = answers;
     let context = engine.context() as f64;
     let mut has_begun = false;
-    for request in &job.requests {
-        job.span.began();
+    for (place, request) in requests.iter().enumerate() {
+        span.began();
+        let mut read = match (reads, &request.prompt) {
+            // A cancelled reading is an answer that ends where it begins.
+            (Some(most), Prompt::Tokens(ids)) if place.is_multiple_of(*each) => {
+                let log_probs = engine.prompt_log_probs(ids, *most, cancel)?;
+                log_probs.map(|log_probs| ReadPrompt { ids: ids.clone(), log_probs })
+            }
+            _ => None,
+        };
+        let was_read = read.is_some();
         let mut is_prefilling = true;
         let mut generation = engine.generate(request)?;
         while let Some(event) = generation.next() {
-            let event = event?;
+            let mut event = event?;
             let mut step = None;
             let mut is_cancelled = false;
-            match &event {
+            match &mut event {
                 Event::Token { .. } => {
                     if !has_begun {
                         has_begun = true;
-                        metrics.first_token(job.arrived.elapsed());
+                        metrics.first_token(arrived.elapsed());
                     }
                     if is_prefilling {
                         is_prefilling = false;
-                        job.span.first_token();
+                        span.first_token();
                     }
-                    step = job.reports_steps.then(|| generation.step_tree()).flatten();
+                    step = reports_steps.then(|| generation.step_tree()).flatten();
                     let used = generation.prompt_token_ids().len() + generation.token_ids().len();
                     metrics.cache_used(used as f64 / context);
                 }
                 Event::Finished { reason, report, .. } => {
+                    if was_read {
+                        // The answer found its prompt in the cache because it was read for it.
+                        report.reused_tokens = 0;
+                    }
                     metrics.finished(*reason, report);
-                    job.span.finished(*reason, report);
+                    span.finished(*reason, report);
                     is_cancelled = *reason == FinishReason::Cancelled;
                 }
             }
-            if job.events.send(Ok(Sent { event, step })).is_err() || is_cancelled {
+            if events.send(Ok(Sent { event, step, read: read.take() })).is_err() || is_cancelled {
                 return Ok(());
             }
         }
     }
-    metrics.answered(job.arrived.elapsed());
+    metrics.answered(arrived.elapsed());
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::{fs, io::Write};
 use serde_json::{Value, json};
 
 mod choices;
+mod choose;
 mod config;
 mod constraints;
 mod conventions;
@@ -18,6 +19,7 @@ mod metrics;
 mod numbers;
 mod openai;
 mod page;
+mod prompts;
 mod responses;
 mod server;
 mod soak;
@@ -288,7 +290,7 @@ fn what_cannot_be_answered_is_refused_in_openais_shape() {
         ("at least one token", json!({"prompt": []})),
         ("at least one token", json!({"prompt": ""})),
         ("grammar", json!({"prompt": "a", "grammar": "root ::= \"a\""})),
-        ("echo: log-probabilities", json!({"prompt": "a", "echo": true, "logprobs": 1})),
+        ("stream: expected false", json!({"prompt": "a", "echo": true, "logprobs": 1, "stream": true})),
         ("suffix: this model has no tokens", json!({"prompt": "a", "suffix": "b"})),
         ("best_of", json!({"prompt": "a", "best_of": 3})),
         ("token", json!({"prompt": [4_000_000]})),

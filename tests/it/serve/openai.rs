@@ -113,8 +113,14 @@ fn curl_commands(server: &Server) -> Vec<String> {
 fn the_documented_curl_commands_are_answered() {
     let server = Server::start(model(), &["--no-spec"]);
     let commands = curl_commands(&server);
-    assert_eq!(commands.len(), 4, "{commands:?}");
-    let parts = ["\"chat.completion\"", "data: [DONE]", "\"text_completion\"", "yggc_requests_total"];
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    let parts = [
+        "\"chat.completion\"",
+        "data: [DONE]",
+        "\"text_completion\"",
+        "yggc_requests_total",
+        "\"probability\"",
+    ];
     for (command, part) in commands.iter().zip(parts) {
         let mut shell = Command::new("sh");
         let said =
