@@ -293,11 +293,11 @@ impl ChooseRequest {
     }
 
     fn option_ids(&self) -> Vec<&[u32]> {
-        let ids = |option| match option {
-            &Continuation::Tokens(ref ids) => &ids[..],
+        let ids = self.options.iter().map(|option| match option {
+            Continuation::Tokens(ids) => &ids[..],
             Continuation::Text(_) => unreachable!("it was encoded"),
-        };
-        self.options.iter().map(ids).collect()
+        });
+        ids.collect()
     }
 }
 
