@@ -223,8 +223,12 @@ impl Engine {
             .with_hint(Hint::Context));
         }
         let ChooseRequest { constraint, compiled, normalisation, reuse, cancel, .. } = request;
-        let matcher = self.compiled(constraint.as_ref(), compiled.as_ref(), cancel)?;
-        let is_admitted: Vec<bool> = options.iter().map(|ids| takes(matcher.as_ref(), ids)).collect();
+        let matcher = self.compiled(constraint.as_ref(), compiled.as_ref(), cancel);
+        let is_admitted = match matcher.and_then(|matcher| admitted(matcher, &options)) {
+            // Cancelling also ends the work of a grammar.
+            Err(_) if cancel.is_cancelled() => return Ok(None),
+            is_admitted => is_admitted?,
+        };
         if !is_admitted.contains(&true) {
             return Err(Error::input(
                 "the constraint takes none of the options: expected one at least that can begin an answer; change the options or the constraint",
@@ -301,9 +305,16 @@ impl ChooseRequest {
     }
 }
 
-/// Whether an answer may begin with some tokens.
-fn takes(matcher: Option<&Matcher>, ids: &[u32]) -> bool {
-    matcher.is_none_or(|matcher| matcher.clone().fitting(ids) == ids.len())
+/// Whether an answer may begin with each of the options.
+fn admitted(matcher: Option<Matcher>, options: &[&[u32]]) -> Result<Vec<bool>, Error> {
+    let Some(mut matcher) = matcher else { return Ok(vec![true; options.len()]) };
+    let takes = |ids: &&[u32]| {
+        let takes = matcher.fitting(ids) == ids.len();
+        // A grammar that was stuck has not refused them.
+        matcher.may_end()?;
+        Ok(takes)
+    };
+    options.iter().map(takes).collect()
 }
 
 /// Gives the admitted options their probabilities.

@@ -7,20 +7,22 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU8, Ordering},
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
 };
 
 use pyo3::{prelude::*, types::PyBytes};
 use yggc::{
-    engine::{self, Loaded, Options, Prompt, Request, Special},
+    engine::{
+        self, Choices, ChooseRequest, Loaded, OptionToken, Options, Prompt, Request, ScoredOption, Special,
+    },
     runtime::{RuntimeError, Session, SessionOptions},
 };
 
 use super::{
     error::{BusyError, DeviceError, exception, input, lost},
-    generation::{Generation, Said, answer},
+    generation::{Generation, PATIENCE, Said, answer},
     options, request,
 };
 
@@ -51,9 +53,13 @@ impl State {
     }
 }
 
+/// What is found of a question; nothing of one that was cancelled.
+type Chosen = Result<Option<Choices>, engine::Error>;
+
 /// What the thread of an engine is asked to do.
 enum Job {
     Answer(Box<Request>, Sender<Said>),
+    Choose(Box<ChooseRequest>, Sender<Chosen>),
     /// Drops the sender when it is idle again.
     Forget(Sender<()>),
 }
@@ -61,26 +67,30 @@ enum Job {
 /// Does jobs until nobody can ask for more.
 fn work(mut engine: engine::Engine, jobs: &Receiver<Job>, state: &State) {
     while let Ok(job) = jobs.recv() {
+        // What is left to be said of a job.
+        type Rest = Box<dyn FnOnce()>;
         let done = panic::catch_unwind(AssertUnwindSafe(|| match job {
             Job::Answer(request, say) => {
                 let last = answer(&mut engine, &request, &say);
-                (Some((say, last)), None)
+                Box::new(move || drop(last.map(|last| say.send(last)))) as Rest
+            }
+            Job::Choose(request, chosen) => {
+                let choices = engine.choose(&request);
+                Box::new(move || drop(chosen.send(choices)))
             }
             Job::Forget(done) => {
                 engine.forget();
-                (None, Some(done))
+                Box::new(move || drop(done))
             }
         }));
-        let Ok((said, _forgot)) = done else {
+        let Ok(say_rest) = done else {
             // What panicked is no longer to be trusted.
             state.set(State::LOST);
             return;
         };
         // Whoever hears the last event, or that there are no more, may ask again.
         state.set(State::IDLE);
-        if let Some((say, Some(last))) = said {
-            let _ = say.send(last);
-        }
+        say_rest();
     }
 }
 
@@ -100,6 +110,9 @@ fn no_thread(error: &std::io::Error) -> PyErr {
         "no further thread: the system says {error}; end others, or ask again later"
     ))
 }
+
+/// An option as `Engine.choose` gives it.
+type FoundOption = (Vec<u32>, Vec<f64>, f64, f64, bool);
 
 #[pyclass(module = "yggc._native", frozen)]
 pub(super) struct Engine {
@@ -187,6 +200,53 @@ impl Engine {
     ) -> PyResult<Generation> {
         let conversation = request::conversation(messages, tools, variables, true)?;
         self.answer(py, Prompt::Chat(conversation), given)
+    }
+
+    /// Of every option its tokens, their log-probabilities and the sum of them, its probability, and whether the
+    /// constraint takes it.
+    fn choose(
+        &self,
+        py: Python<'_>,
+        prompt: Option<request::PromptGiven>,
+        conversation: Option<(String, String, String)>,
+        given: request::ChooseGiven,
+    ) -> PyResult<Vec<FoundOption>> {
+        let prompt = match (prompt, conversation) {
+            (Some(prompt), _) => prompt.into(),
+            (None, Some((messages, tools, variables))) => {
+                Prompt::Chat(request::conversation(&messages, &tools, &variables, true)?)
+            }
+            (None, None) => return Err(input("no prompt: expected text, token ids or messages")),
+        };
+        let cancel = engine::CancelHandle::new();
+        let request = given.read(prompt, cancel.clone())?;
+        let (chosen, mut choices) = mpsc::channel();
+        self.ask(Job::Choose(Box::new(request), chosen))?;
+        let chosen = loop {
+            let (back, chosen) = py.detach(move || {
+                let chosen = choices.recv_timeout(PATIENCE);
+                (choices, chosen)
+            });
+            choices = back;
+            match chosen {
+                Ok(chosen) => break chosen,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(lost()),
+            }
+            if let Err(interrupt) = py.check_signals() {
+                cancel.cancel();
+                // The engine is idle again then.
+                drop(py.detach(move || choices.recv()));
+                return Err(interrupt);
+            }
+        };
+        let choices = chosen.map_err(|error| exception(&error))?.expect("an interrupt alone cancels it");
+        let found = |ScoredOption { tokens, log_prob, probability, is_admitted }| {
+            let (ids, log_probs) =
+                tokens.iter().map(|token: &OptionToken| (token.id, token.log_prob)).unzip();
+            (ids, log_probs, log_prob, probability, is_admitted)
+        };
+        Ok(choices.options.into_iter().map(found).collect())
     }
 
     /// Token ids of a conversation as the model's template lays it out.

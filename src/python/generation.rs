@@ -15,7 +15,7 @@ use yggc::engine::{self, CancelHandle, Error, Event, Report, Request};
 use super::error::{exception, lost};
 
 /// How long a wait lasts before it looks whether Python was interrupted.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What the thread says: the prompt's tokens, then events, or why there are none.
 pub(super) enum Said {

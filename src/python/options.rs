@@ -38,6 +38,8 @@ pub(super) struct Given {
     #[pyo3(item)]
     context: Option<usize>,
     #[pyo3(item)]
+    read_width: Option<usize>,
+    #[pyo3(item)]
     memory_limit: Option<usize>,
     #[pyo3(item)]
     resident: Option<usize>,
@@ -81,6 +83,7 @@ impl Given {
             cache,
             threads: self.threads,
             context: self.context,
+            read_width: self.read_width,
             memory_limit: self.memory_limit,
             resident: self.resident,
             ..Options::new(&path)

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use yggc::engine::{
-    Adjustment, CancelHandle, Constraint, Conversation, GenerationPrompt, Json, Message, Prompt, Request,
-    Reuse, Role, Sampling, Speculation, Variables,
+    Adjustment, CancelHandle, ChooseRequest, Constraint, Continuation, Conversation, GenerationPrompt, Json,
+    Message, Normalisation, Prompt, Request, Reuse, Role, Sampling, Speculation, Variables,
 };
 
 use super::error::{exception, input};
@@ -56,16 +56,7 @@ impl Given {
             frequency: self.frequency_penalty,
             presence: self.presence_penalty,
         };
-        let constraint = match self.constraint {
-            None => None,
-            Some((kind, text)) => Some(match kind.as_str() {
-                "json_schema" => Constraint::JsonSchema(text),
-                "json_object" => Constraint::JsonObject,
-                "regex" => Constraint::Regex(text),
-                "grammar" => Constraint::Lark(text),
-                found => return Err(input(format!("a constraint of kind {found:?}: expected a known one"))),
-            }),
-        };
+        let constraint = constraint(self.constraint)?;
         Ok(Request {
             max_tokens: self.max_tokens,
             constraint,
@@ -74,9 +65,62 @@ impl Given {
             stop: self.stop,
             log_probs: self.log_probs,
             speculation: if self.speculation { Speculation::AsOpened } else { Speculation::Off },
-            reuse: if self.reuse { Reuse::Prefix } else { Reuse::Nothing },
+            reuse: reuse(self.reuse),
             cancel,
             ..Request::new(prompt)
+        })
+    }
+}
+
+/// A constraint of a kind and its text.
+fn constraint(given: Option<(String, String)>) -> PyResult<Option<Constraint>> {
+    let Some((kind, text)) = given else { return Ok(None) };
+    Ok(Some(match kind.as_str() {
+        "json_schema" => Constraint::JsonSchema(text),
+        "json_object" => Constraint::JsonObject,
+        "regex" => Constraint::Regex(text),
+        "grammar" => Constraint::Lark(text),
+        found => return Err(input(format!("a constraint of kind {found:?}: expected a known one"))),
+    }))
+}
+
+fn reuse(keeps: bool) -> Reuse {
+    if keeps { Reuse::Prefix } else { Reuse::Nothing }
+}
+
+/// The keywords of `choose`.
+#[derive(Clone, Debug, FromPyObject)]
+pub(super) struct ChooseGiven {
+    #[pyo3(item)]
+    options: Vec<PromptGiven>,
+    #[pyo3(item)]
+    normalize: String,
+    #[pyo3(item)]
+    reuse: bool,
+    #[pyo3(item)]
+    constraint: Option<(String, String)>,
+}
+
+impl ChooseGiven {
+    /// The request for `prompt`, which `cancel` ends.
+    pub(super) fn read(self, prompt: Prompt, cancel: CancelHandle) -> PyResult<ChooseRequest> {
+        let normalisation = match self.normalize.as_str() {
+            "none" => Normalisation::None,
+            "length" => Normalisation::Length,
+            found => {
+                return Err(input(format!("normalize is {found:?}: expected \"none\" or \"length\"")));
+            }
+        };
+        let options = self.options.into_iter().map(|option| match option {
+            PromptGiven::Text(text) => Continuation::Text(text),
+            PromptGiven::Tokens(ids) => Continuation::Tokens(ids),
+        });
+        Ok(ChooseRequest {
+            normalisation,
+            constraint: constraint(self.constraint)?,
+            reuse: reuse(self.reuse),
+            cancel,
+            ..ChooseRequest::new(prompt, options.collect())
         })
     }
 }

@@ -78,7 +78,6 @@ impl Worker {
 
     fn answer(&mut self, job: Job) {
         let Job { work, owner, cancel, arrived } = job;
-        self.metrics.waited(arrived.elapsed());
         match work {
             Work::Answers(mut answers) => {
                 if answers.drafter == NONE {
@@ -96,6 +95,7 @@ impl Worker {
             }
             Work::Choice(choice) => {
                 let Choice { request, chosen } = *choice;
+                self.metrics.waited(arrived.elapsed());
                 let choices = self.planned.of(owner).choose(&request);
                 match &choices {
                     Ok(Some(choices)) => self.metrics.chosen(&choices.report, arrived.elapsed()),
@@ -162,6 +162,7 @@ fn decode(
     metrics: &Metrics,
 ) -> Result<(), engine::Error> {
     let Answers { requests, each, reads, reports_steps, drafter: _, span, events } = answers;
+    metrics.waited(arrived.elapsed());
     let context = engine.context() as f64;
     let mut has_begun = false;
     for (place, request) in requests.iter().enumerate() {

@@ -124,7 +124,7 @@ impl<'s> BranchRun<'s> {
         // A subtree that would fit as a whole is not cut: the rest of a cut one fills fewer forwards.
         let is_cut = below > free && below <= self.session.scratch_slots();
         let tail = self.depth(node) + 1;
-        free == 0 || tail > self.session.tree_nodes() || is_cut && !self.scratch.is_empty()
+        free == 0 || tail > self.session.tree_nodes() || is_cut
     }
 
     /// Nodes above one that are not committed.

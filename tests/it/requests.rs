@@ -6,8 +6,8 @@ use std::{sync::mpsc, thread};
 use yggc::{
     backend::Tier,
     engine::{
-        Adjustment, Answer, CancelHandle, DrafterChoice, Engine, ErrorKind, Event, FinishReason, Options,
-        PlanSource, Prompt, Request, Reuse, Sampling, Speculation,
+        Adjustment, Answer, CancelHandle, ChooseRequest, Continuation, DrafterChoice, Engine, ErrorKind,
+        Event, FinishReason, Options, PlanSource, Prompt, Request, Reuse, Sampling, Speculation,
     },
     model::synthetic::SyntheticSpec,
     plan,
@@ -321,4 +321,33 @@ fn a_limit_cuts_no_character() {
         cut += usize::from(found.text != engine.loaded().tokenizer().decode(&found.token_ids));
     }
     assert!(cut > 0, "no limit fell into a character: {whole:?}");
+}
+
+/// Questions leave scratch, cache and drafters as requests after them expect them.
+#[test]
+fn questions_between_requests_change_no_answer() {
+    for (number, drafter) in
+        ["lookup", "layer_skip", "swift", "suffix", "recycling", "ngram", "mixed"].into_iter().enumerate()
+    {
+        let (mut plain, mut drafting) = (engine("plain"), engine(drafter));
+        let vocabulary = plain.loaded().set().vocabulary();
+        let mut dice = Dice::new(600 + number as u64);
+        let mut prompt = dice.tokens(9, vocabulary);
+        for turn in 0..4 {
+            let options: Vec<Vec<u32>> = (1..9).map(|len| dice.tokens(len, vocabulary)).collect();
+            let options: Vec<Continuation> = options.into_iter().map(Continuation::Tokens).collect();
+            let question = ChooseRequest::new(Prompt::Tokens(prompt.clone()), options);
+            let anew = ChooseRequest { reuse: Reuse::Nothing, ..question.clone() };
+            let expected = plain.choose(&anew).expect("it fits").expect("nobody cancels it");
+            let found = drafting.choose(&question).expect("it fits").expect("nobody cancels it");
+            assert_eq!(found.options, expected.options, "{drafter}, turn {turn}");
+            assert_eq!(found.report.reused_tokens > 0, turn > 0, "{drafter}, turn {turn}");
+            let request = Request { max_tokens: 12, ..Request::new(Prompt::Tokens(prompt.clone())) };
+            let expected = answer(&mut plain, &Request { reuse: Reuse::Nothing, ..request.clone() });
+            let found = answer(&mut drafting, &request);
+            assert_eq!(said(&found), said(&expected), "{drafter}, turn {turn}");
+            assert_eq!(found.report.reused_tokens, prompt.len() - 1, "{drafter}, turn {turn}");
+            prompt = [&found.prompt_token_ids[..], &found.token_ids].concat();
+        }
+    }
 }

@@ -76,6 +76,49 @@ class Answers(unittest.TestCase):
         self.assertEqual(answer.finish_reason, "stop")
 
 
+class Choices(unittest.TestCase):
+    OPTIONS = ("1", "12", " one")
+
+    def test_they_are_those_of_the_program(self):
+        with yggc.Engine(MODEL, read_width=16) as wide, yggc.Engine(MODEL) as narrow:
+            for prompt, arguments, keywords in (
+                (QUESTION, ["--raw"], {}),
+                ([{"role": "user", "content": QUESTION}], ["--normalize", "length"], {"normalize": "length"}),
+                (QUESTION, ["--raw", "--regex", "[0-9]+"], {"regex": "[0-9]+"}),
+            ):
+                command = [PROGRAM, "choose", "-m", MODEL, "-p", QUESTION, "--json", *arguments]
+                for option in self.OPTIONS:
+                    command += ["--option", option]
+                expected = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["options"]
+                for engine in (wide, narrow):
+                    found = engine.choose(prompt, self.OPTIONS, **keywords)
+                    self.assertEqual(
+                        [(o.token_ids, o.log_prob, o.probability, o.is_admitted) for o in found],
+                        [(o["token_ids"], o["log_prob"], o["probability"], o["admitted"]) for o in expected],
+                    )
+                    self.assertEqual([o.log_probs for o in found], [[t["log_prob"] for t in o["tokens"]] for o in expected])
+                by_ids = [option["token_ids"] for option in expected]
+                self.assertEqual(wide.choose(prompt, by_ids, **keywords), found)
+
+    def test_what_cannot_be_chosen_from_is_refused(self):
+        with yggc.Engine(MODEL, context=64) as engine:
+            for part, ask in (
+                ("0 options", lambda: engine.choose("a", [])),
+                ("option 2 is empty", lambda: engine.choose("a", ["b", ""])),
+                ("options 1 and 2", lambda: engine.choose("a", ["b", "b"])),
+                ("normalize", lambda: engine.choose("a", ["b"], normalize="bytes")),
+                ("takes none", lambda: engine.choose("a", ["b"], regex="[0-9]")),
+                ("`context` of Engine", lambda: engine.choose("a", [[5] * 64])),
+            ):
+                with self.assertRaisesRegex(yggc.InputError, part):
+                    ask()
+            generation = engine.generate("a", max_tokens=60)
+            with self.assertRaises(yggc.BusyError):
+                engine.choose("a", ["b"])
+            generation.close()
+            self.assertEqual(engine.choose("a", ["b"])[0].probability, 1.0)
+
+
 class Structured(unittest.TestCase):
     def test_answers_fit_what_is_asked_with_and_without_a_plan(self):
         schema = {"type": "object", "properties": {"river": {"enum": ["Rhine", "Danube"]}, "long": {"type": "boolean"}},

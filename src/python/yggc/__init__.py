@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import numpy
 
 __all__ = [
-    "Answer", "BusyError", "DeviceError", "Engine", "Generation", "InputError", "InternalError", "Report", "Token", "__version__", "autoplan",
+    "Answer", "BusyError", "DeviceError", "Engine", "Generation", "InputError", "InternalError", "Option", "Report", "Token", "__version__",
+    "autoplan",
 ]
 
 Path = str | os.PathLike[str]
@@ -74,6 +75,21 @@ class Answer:
     prompt_token_ids: list[int]
     finish_reason: Literal["stop", "length", "cancelled"]
     report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What :meth:`Engine.choose` found about a text that may follow."""
+
+    token_ids: list[int]
+    log_probs: list[float]
+    """Of each of its tokens, after the prompt and those before."""
+    log_prob: float
+    """The sum of them."""
+    probability: float
+    """Its share among the options."""
+    is_admitted: bool
+    """Whether the constraint takes it; its probability is 0 otherwise."""
 
 
 class Generation:
@@ -166,6 +182,8 @@ class Engine:
     :param cache: element type of the key/value cache, ``"f16"`` or ``"q8"``, a numeric class of its own, too.
     :param threads: worker threads; one per processor that the process may use if left out.
     :param context: most tokens of prompt and answer together; 4096, or the model's limit if that is lower, if left out.
+    :param read_width: rows of the widest forward of :meth:`choose`, such as 16, for memory of so many rows of logits; the widths of the plan,
+        without a plan one row at a time, if left out. Its numbers are the same.
     :param memory_limit: most bytes of the host's memory for weights and session together; on a GPU for streamed weights.
     :param resident: most bytes of weights in memory, of the GPU with ``device="cuda"``; the others are read by every forward: from disk, which needs
         ``packed_folder``, or for a GPU from memory of the host. What the plan is for, if left out; without a plan all are in memory.
@@ -189,6 +207,7 @@ class Engine:
         cache: str = "f16",
         threads: int | None = None,
         context: int | None = None,
+        read_width: int | None = None,
         memory_limit: int | None = None,
         resident: int | None = None,
         packed_folder: Path | None = None,
@@ -196,7 +215,7 @@ class Engine:
         self._native = _native.Engine(model, {
             "plan": plan, "force_plan": force_plan, "drafter": drafter, "draft_model": draft_model, "store": store, "device": device,
             "isa": isa, "activations": activations, "cache": cache, "threads": threads, "context": context,
-            "memory_limit": memory_limit, "resident": resident, "packed_folder": packed_folder,
+            "read_width": read_width, "memory_limit": memory_limit, "resident": resident, "packed_folder": packed_folder,
         })
 
     def generate(
@@ -278,6 +297,41 @@ class Engine:
             _request(max_tokens, temperature, top_k, top_p, min_p, seed, stop, log_probs, logit_bias, repetition_penalty,
                      frequency_penalty, presence_penalty, speculation, reuse, _constraint(json_schema, regex, grammar)),
         ))
+
+    def choose(
+        self,
+        prompt: str | Sequence[int] | Sequence[Mapping[str, Any]],
+        options: Sequence[str | Sequence[int]],
+        *,
+        normalize: Literal["none", "length"] = "none",
+        tools: Sequence[Mapping[str, Any]] = (),
+        template_variables: Mapping[str, Any] | None = None,
+        reuse: bool = True,
+        json_schema: Mapping[str, Any] | bool | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
+    ) -> list[Option]:
+        """How probable each of some given texts is after a prompt, in their order: exact, and the prompt is run once.
+
+        :param prompt: a text or token ids as :meth:`generate` reads them, or the messages of a conversation as :meth:`chat` does.
+        :param options: texts or token ids, all different. A text is encoded apart from the prompt: after a raw one it begins with the space
+            between both. After a conversation it begins the answer.
+        :param normalize: whether a probability is made of the option's whole log-probability, or of the mean over its tokens.
+        :param json_schema: as in :meth:`generate`; options that cannot begin such an answer have probability 0. So with ``regex`` and ``grammar``.
+        :raises BusyError: if the engine answers another request.
+        :raises InputError: for an option that is empty, there twice or too long, or for a constraint that takes none.
+        """
+        given = {
+            "options": [option if isinstance(option, str) else list(option) for option in options], "normalize": normalize,
+            "reuse": reuse, "constraint": _constraint(json_schema, regex, grammar),
+        }
+        if isinstance(prompt, str):
+            found = self._native.choose(prompt, None, given)
+        elif any(isinstance(part, Mapping) for part in prompt):
+            found = self._native.choose(None, _conversation(prompt, tools, template_variables), given)
+        else:
+            found = self._native.choose(list(prompt), None, given)
+        return [Option(*option) for option in found]
 
     def encode(self, text: str, *, special: bool = False, prompt: bool = False) -> list[int]:
         """Token ids of a text: control tokens in it are plain characters, or with ``special`` themselves; with ``prompt`` as
