@@ -19,7 +19,7 @@ use crate::{
     families,
     program::{failure, success},
     tiny_commands::{json, keys, model, on_tiny},
-    tiny_model::{Class, Dice, TinyModel, cases, session, some_models},
+    tiny_model::{Class, Dice, TinyModel, cases, everything, is_cuda, session, some_models},
 };
 
 /// As other tests run it on another device.
@@ -30,7 +30,7 @@ const CONTEXT: usize = 96;
 /// Different continuations that often begin alike, some of them with another whole.
 fn any_options(vocabulary: usize, room: usize, dice: &mut Dice) -> Vec<Vec<u32>> {
     let few = dice.tokens(3, vocabulary);
-    let count = *dice.pick(&[1, 2, 5, 16, 40]);
+    let count = *dice.pick(if is_cuda() { &[1, 5, 9] } else { &[1, 2, 5, 16, 40][..] });
     let longest = (*dice.pick(&[1, 2, 5, 30])).min(room);
     let mut options: Vec<Vec<u32>> = Vec::new();
     for _ in 0..count {
@@ -85,6 +85,7 @@ fn compare(model: &TinyModel, class: Class, dice: &mut Dice) {
     let len = dice.within(1, 40);
     let mut prompt = dice.tokens(len, vocabulary);
     let widest = *set.widths().last().expect("one at least");
+    let mut known = 0;
     for turn in 0..2 {
         let options = any_options(vocabulary, CONTEXT - prompt.len(), dice);
         let texts: Vec<&[u32]> = options.iter().map(|option| &option[..]).collect();
@@ -116,9 +117,8 @@ fn compare(model: &TinyModel, class: Class, dice: &mut Dice) {
             (&prompt[..], prompt.len() - 1),
             "{what}"
         );
-        if turn > 0 {
-            assert!(decoder.stats().reused > 0 || prompt.len() < 3, "{what}");
-        }
+        assert_eq!(decoder.stats().reused as usize, known, "{what}");
+        known = prompt.len() - 1;
         prompt.extend(&options[0][..options[0].len().min(3)]);
         prompt.truncate(CONTEXT - 31);
     }
@@ -137,7 +137,9 @@ fn compare(model: &TinyModel, class: Class, dice: &mut Dice) {
 #[test]
 fn branches_have_the_bits_of_sequences_of_their_own() {
     let mut dice = Dice::new(51);
-    for model in some_models().chain(families::some_models()) {
+    // Of an emulated device, which is slow, the family whose rows have a state.
+    let is_tried = |model: &&TinyModel| !is_cuda() || everything() || model.name.starts_with("lfm2");
+    for model in some_models().chain(families::some_models().filter(is_tried)) {
         let class = model.any_class(&mut dice);
         for _ in 0..cases(class, 4) {
             compare(model, class, &mut dice);
