@@ -2,6 +2,7 @@
 
 pub(crate) mod codes;
 mod inputs;
+mod moved;
 mod short_conv;
 
 pub use inputs::{AppendKv, Attention, PartialsShape, Scoring};

@@ -282,6 +282,59 @@ impl KvCache {
         }
     }
 
+    /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
+    pub(super) fn moved_bytes(&self, slots: usize) -> usize {
+        let KvSpec { layers, kv_heads, head_dim, conv } = self.spec;
+        layers * KvLayer::moved_bytes(self.format, kv_heads, slots, head_dim)
+            + Self::conv_bytes_moved(conv, slots)
+    }
+
+    fn conv_bytes_moved(conv: ConvSpec, slots: usize) -> usize {
+        conv.layers * ConvLayer::bytes(slots.min(ConvLayer::READ_SLOTS), conv.channels)
+    }
+
+    /// Copies whole blocks of slots to bytes: keys and values layer by layer, and of what convolutions keep the slots
+    /// that are read after the last one.
+    pub(super) fn read_slots(&mut self, slots: Range<u32>, mut bytes: &mut [u8]) {
+        let (slots, conv_slots) = moved_slots(&slots);
+        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
+        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
+        for layer in self.layers() {
+            let (of_layer, rest) = bytes.split_at_mut(layer_bytes);
+            // SAFETY: the cache is ours alone.
+            unsafe { layer.copy_slots_out(slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        for layer in self.convs() {
+            let (of_layer, rest) = bytes.split_at_mut(ConvLayer::bytes(conv_slots.len(), conv.channels));
+            // SAFETY: as above.
+            unsafe { layer.copy_slots_out(conv_slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
+    }
+
+    /// Copies whole blocks of slots from what [`read_slots`](Self::read_slots) made of as many of a cache of the same
+    /// shape.
+    pub(super) fn write_slots(&mut self, slots: Range<u32>, mut bytes: &[u8]) {
+        let (slots, conv_slots) = moved_slots(&slots);
+        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
+        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
+        for layer in self.layers() {
+            let (of_layer, rest) = bytes.split_at(layer_bytes);
+            // SAFETY: the cache is ours alone; a caller who got the bytes elsewhere breaks results, not memory.
+            unsafe { layer.copy_slots_in(slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        for layer in self.convs() {
+            let (of_layer, rest) = bytes.split_at(ConvLayer::bytes(conv_slots.len(), conv.channels));
+            // SAFETY: as above.
+            unsafe { layer.copy_slots_in(conv_slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
+    }
+
     /// Fills slots with finite noise from a linear congruential sequence.
     pub(super) fn poison(&mut self, slots: Range<u32>, seed: u64) {
         let mut state = seed | 1;
@@ -302,4 +355,11 @@ impl KvCache {
             }
         }
     }
+}
+
+/// Slots as places of a cache: those whose keys and values are moved, and the last of them, which convolutions read.
+fn moved_slots(slots: &Range<u32>) -> (Range<usize>, Range<usize>) {
+    let slots = slots.start as usize..slots.end as usize;
+    let first_read = slots.end - slots.len().min(ConvLayer::READ_SLOTS);
+    (slots.clone(), first_read..slots.end)
 }

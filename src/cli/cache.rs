@@ -10,6 +10,7 @@
 //! <cache>/contents/                 see contents.rs
 //! <cache>/hub/                      see fetch/hub.rs
 //! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
+//! <cache>/prefixes/                 kept prefixes, one file per model and kernels, written by the library
 //! <cache>/kernels/                  kernels compiled for a GPU
 //! ```
 //!
@@ -175,6 +176,11 @@ impl CacheDir {
     /// Lines typed in chats.
     pub(crate) fn chat_history(&self) -> PathBuf {
         self.root.join("chat_history")
+    }
+
+    /// The folder of kept prefixes, with a lock of its own, which the library takes to write there.
+    pub(crate) fn prefixes(&self) -> PathBuf {
+        self.root.join("prefixes")
     }
 
     /// The folder of packed weights, with a lock of its own, which the library takes to write there.

@@ -26,6 +26,7 @@ mod output;
 mod plan;
 mod plan_cache;
 mod planning;
+mod prefixes;
 mod profile;
 mod progress;
 mod refine;

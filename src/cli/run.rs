@@ -9,7 +9,7 @@ use crate::cli::{
     contents::Remembered,
     drafter_state,
     error::Failure,
-    fetch, loading, output, planning,
+    fetch, loading, output, planning, prefixes,
     settings::{self, Machine},
     stats,
     stream::stream,
@@ -27,6 +27,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
         drafter: settings::drafter(args),
         store: settings::store(&args.store)?,
         draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
+        prefixes: prefixes::store(&args.prefixes, machine, cache)?,
         ..machine.options(&path, args.context.context)
     };
     let options = settings::with_skip(&args.skip, options);

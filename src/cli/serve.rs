@@ -14,7 +14,7 @@ use crate::{
         cache::CachePlace,
         contents::Remembered,
         error::Failure,
-        fetch, loading, output, planning,
+        fetch, loading, output, planning, prefixes,
         refinement::Refinement,
         settings::{self, Machine},
     },
@@ -44,6 +44,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
         // A plan that divides the memory has left none for it.
         read_width: (!machine.limits_weights()).then_some(READ_WIDTH),
+        prefixes: prefixes::store(&args.prefixes, machine, cache)?,
         ..machine.options(&path, args.context.context)
     };
     let remembered = Remembered::new(&model, cache);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
 use yggc::{
-    engine::{Answer, FinishReason, Report, StageReport},
+    engine::{Answer, FinishReason, Report, Served, StageReport},
     plan::DrafterId,
     policy::SkipCounts,
     runtime::Memory,
@@ -26,6 +26,9 @@ pub(crate) struct AnswerJson<'a> {
 #[derive(Debug, Serialize)]
 struct StatsJson<'a> {
     tokens: usize,
+    /// Tokens of the prompt that were kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reused_tokens: Option<usize>,
     steps: u64,
     drafted: u64,
     accepted: u64,
@@ -86,7 +89,8 @@ impl<'a> StatsJson<'a> {
     fn new(report: &'a Report) -> Self {
         let Report {
             tokens,
-            reused_tokens: _,
+            reused_tokens,
+            kept_tokens: _,
             steps,
             drafted,
             accepted,
@@ -124,6 +128,7 @@ impl<'a> StatsJson<'a> {
         };
         Self {
             tokens: *tokens,
+            reused_tokens: Some(*reused_tokens).filter(|reused| *reused > 0),
             steps: *steps,
             drafted: *drafted,
             accepted: *accepted,
@@ -210,7 +215,12 @@ fn write_table(reason: FinishReason, report: &Report, out: &mut String) -> std::
     writeln!(out, "tokens     {tokens} in {steps} steps, {} a step (AAL)", or_none(report.aal, 2))?;
     writeln!(out, "ended      {}", ending(reason))?;
     if report.reused_tokens > 0 {
-        writeln!(out, "prompt     {} tokens kept of the request before", report.reused_tokens)?;
+        let Served { memory, disk } = report.kept_tokens;
+        let before = report.reused_tokens.saturating_sub(memory + disk);
+        let from = [(before, "of the request before"), (memory, "from memory"), (disk, "from disk")];
+        let from = from.iter().filter(|(tokens, _)| *tokens > 0);
+        let from: Vec<String> = from.map(|(tokens, place)| format!("{tokens} {place}")).collect();
+        writeln!(out, "prompt     {} tokens kept: {}", report.reused_tokens, from.join(", "))?;
     }
     if report.forced > 0 {
         writeln!(out, "forced     {} tokens that the constraint left no choice about", report.forced)?;

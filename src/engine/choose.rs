@@ -2,6 +2,7 @@
 
 use crate::{
     grammar::{Constraint, Matcher},
+    prefix::Owner,
     speculate::{Reading, Reuse},
 };
 
@@ -46,14 +47,16 @@ pub struct ChooseRequest {
     pub constraint: Option<Constraint>,
     /// The same compiled, as [`Request::compiled`](super::Request::compiled) says.
     pub compiled: Option<Matcher>,
-    /// What is kept of the request before it.
+    /// What it takes of requests before it.
     pub reuse: Reuse,
+    /// Whose request it is, as [`Request::owner`](super::Request::owner) says.
+    pub owner: Owner,
     /// Ends it from another thread.
     pub cancel: CancelHandle,
 }
 
 impl ChooseRequest {
-    /// A request that keeps what it can of the one before.
+    /// A request that takes what it can of those before.
     pub fn new(prompt: Prompt, options: Vec<Continuation>) -> Self {
         Self {
             prompt,
@@ -62,6 +65,7 @@ impl ChooseRequest {
             constraint: None,
             compiled: None,
             reuse: Reuse::Prefix,
+            owner: Owner::default(),
             cancel: CancelHandle::new(),
         }
     }
@@ -170,7 +174,7 @@ impl Choices {
 /// What a request to choose took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChooseReport {
-    /// Tokens of the prompt whose keys and values were kept of the request before.
+    /// Tokens of the prompt whose keys and values were kept of requests before.
     pub reused_tokens: usize,
     /// Time until the prompt was run but for its last token.
     pub prefill_ms: f64,
@@ -222,7 +226,7 @@ impl Engine {
             ))
             .with_hint(Hint::Context));
         }
-        let ChooseRequest { constraint, compiled, normalisation, reuse, cancel, .. } = request;
+        let ChooseRequest { constraint, compiled, normalisation, reuse, owner, cancel, .. } = request;
         let matcher = self.compiled(constraint.as_ref(), compiled.as_ref(), cancel);
         let is_admitted = match matcher.and_then(|matcher| admitted(matcher, &options)) {
             // Cancelling also ends the work of a grammar.
@@ -235,8 +239,13 @@ impl Engine {
             ));
         }
         let is_cancelled = || cancel.is_cancelled();
-        let reading = Reading { prompt, reuse: *reuse, is_cancelled: &is_cancelled };
-        let Some(read) = self.decoder.read_branches(&reading, &options)? else { return Ok(None) };
+        let prefixes = self.prefixes.as_ref();
+        let reading = Reading { prompt, reuse: *reuse, prefixes, owner: *owner, is_cancelled: &is_cancelled };
+        let read = self.decoder.read_branches(&reading, &options)?;
+        if *reuse == Reuse::Prefix {
+            self.keep_prefix();
+        }
+        let Some(read) = read else { return Ok(None) };
         let mut scored: Vec<ScoredOption> = Vec::with_capacity(options.len());
         for ((ids, log_probs), is_admitted) in options.iter().zip(&read.log_probs).zip(is_admitted) {
             let tokens =
@@ -257,7 +266,7 @@ impl Engine {
     }
 
     /// How probable the tokens of a prompt are, but the first: number `i` is of token `i + 1`, with the `most` most probable tokens at
-    /// its place. All of it is run, and the cache has it afterwards. `None` if it was cancelled.
+    /// its place. All of it is run, and the cache has it afterwards, as `owner`'s. `None` if it was cancelled.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` when the prompt does not fit the context or has unknown ids, or for `most` above the vocabulary;
@@ -265,11 +274,12 @@ impl Engine {
     pub fn prompt_log_probs(
         &mut self,
         prompt: &[u32],
+        owner: Owner,
         most: usize,
         cancel: &CancelHandle,
     ) -> Result<Option<Vec<TokenLogProbs>>, Error> {
         self.check_prompt(prompt)?;
-        let Some(read) = self.decoder.read_tokens(prompt, most, &|| cancel.is_cancelled())? else {
+        let Some(read) = self.decoder.read_tokens(prompt, owner, most, &|| cancel.is_cancelled())? else {
             return Ok(None);
         };
         let places = 0..prompt.len() - 1;

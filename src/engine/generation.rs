@@ -9,7 +9,7 @@ use crate::{
 use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, StepTree, TokenLogProbs};
 
 /// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends the
-/// request.
+/// request, whose text is then [kept](super::Options::prefixes).
 ///
 /// A call of `next` costs nothing while tokens of the last step are left, and else one step: a draft, a forward of the verifier and a
 /// walk. Each event has a `String` of its own.
@@ -41,6 +41,7 @@ pub struct Generation<'e> {
     cancel: CancelHandle,
     prompt_len: usize,
     max_tokens: usize,
+    keeps: bool,
     /// Tokens handed out.
     yielded: usize,
     /// Tokens handed out before the last step; its tokens, or the prefill's first, are after them.
@@ -57,12 +58,14 @@ pub(super) struct Terms {
     pub(super) cancel: CancelHandle,
     pub(super) prompt_len: usize,
     pub(super) max_tokens: usize,
+    /// Whether its text is kept for later requests.
+    pub(super) keeps: bool,
 }
 
 impl<'e> Generation<'e> {
     pub(super) fn new(engine: &'e mut Engine, terms: Terms) -> Self {
         let detokenizer = engine.loaded().tokenizer().continuation();
-        let Terms { stops, cancel, prompt_len, max_tokens } = terms;
+        let Terms { stops, cancel, prompt_len, max_tokens, keeps } = terms;
         Self {
             engine,
             detokenizer,
@@ -70,6 +73,7 @@ impl<'e> Generation<'e> {
             cancel,
             prompt_len,
             max_tokens,
+            keeps,
             yielded: 0,
             before_step: 0,
             stopped: None,
@@ -229,6 +233,15 @@ impl<'e> Generation<'e> {
             }
         }
         Event::Finished { reason, text, report: Box::new(self.report()) }
+    }
+}
+
+/// Its text is kept when it is dropped, not when it is finished: nobody waits for its end then.
+impl Drop for Generation<'_> {
+    fn drop(&mut self) {
+        if self.keeps && !std::thread::panicking() {
+            self.engine.keep_prefix();
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod error;
 mod generation;
 mod loaded;
 mod options;
+mod prefixes;
 mod report;
 mod request;
 mod self_tuning;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub use crate::backend::{Activations, KvFormat, Tier};
 pub use crate::{
     grammar::{Constraint, Matcher},
+    prefix::{Owner, Served},
     runtime::Pinning,
     sample::{Adjustment, Parameter, Sampling, Values, argmax},
     speculate::{Reuse, Speculation},
@@ -51,6 +53,7 @@ pub use tuning::tune;
 use crate::{
     model::Model,
     plan,
+    prefix::Shelf,
     runtime::{Memory, SessionOptions},
     speculate::{Begin, Decoder, DrafterState},
 };
@@ -102,6 +105,8 @@ use report::Background;
 pub struct Engine {
     loaded: Arc<Loaded>,
     decoder: Decoder,
+    /// Where prefixes are kept, if they are.
+    prefixes: Option<Arc<Shelf>>,
     session_options: SessionOptions,
     /// Bytes of the sessions of drafter models, and of the hidden rows that they read.
     bytes_beside: usize,
@@ -174,7 +179,9 @@ impl Engine {
             steps.drafter = drafting::make_drafter(&steps.sub_plan, &session, options)?;
         }
         let decoder = Decoder::new(session, bands)?;
-        Ok(Self { loaded, decoder, session_options, bytes_beside: beside, backgrounds })
+        let shelf = |store| prefixes::shelf(store, &loaded, decoder.session());
+        let prefixes = options.prefixes.as_ref().map(shelf).transpose()?;
+        Ok(Self { loaded, decoder, prefixes, session_options, bytes_beside: beside, backgrounds })
     }
 
     /// Begins a request: lays out its prompt and runs what is new of it. The events come from the returned iterator; the engine is
@@ -195,6 +202,7 @@ impl Engine {
             log_probs,
             speculation,
             reuse,
+            owner,
             cancel,
         } = request;
         if *max_tokens == 0 {
@@ -222,12 +230,15 @@ impl Engine {
             grammar: matcher.as_ref(),
             log_probs: *log_probs,
             reuse: *reuse,
+            prefixes: self.prefixes.as_ref(),
+            owner: *owner,
             speculation: *speculation,
             is_cancelled: &|| cancel.is_cancelled(),
         })?;
         let prompt_len = prompt.len();
         let max_tokens = (*max_tokens).min(self.context() - prompt_len);
-        let terms = Terms { stops: stop.clone(), cancel: cancel.clone(), prompt_len, max_tokens };
+        let keeps = *reuse == Reuse::Prefix;
+        let terms = Terms { stops: stop.clone(), cancel: cancel.clone(), prompt_len, max_tokens, keeps };
         Ok(Generation::new(self, terms))
     }
 

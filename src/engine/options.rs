@@ -1,10 +1,14 @@
 //! How an engine is opened.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
     plan::{self, Plan},
     policy::SkipSearchSettings,
+    prefix::PrefixStore,
     runtime::Pinning,
     speculate::DraftGrowth,
 };
@@ -92,6 +96,9 @@ pub struct Options {
     /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for these, for the streamed weights
     /// that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
+    /// Where prefixes are kept for later requests, which several engines may share; `None` keeps nothing but the text of
+    /// the request before. Answers are the same either way.
+    pub prefixes: Option<Arc<PrefixStore>>,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
     /// How a drafter that tunes its skip set searches.
@@ -118,6 +125,7 @@ impl Options {
             context: None,
             read_width: None,
             memory_limit: None,
+            prefixes: None,
             pinning: Pinning::default(),
             skip_search: SkipSearchSettings::default(),
             draft_growth: DraftGrowth::default(),

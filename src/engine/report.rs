@@ -3,6 +3,7 @@
 use crate::{
     plan::{ContextRange, DrafterId, Stage, StepStage, SubPlan},
     policy::{GuardTerms, SkipCounts},
+    prefix::Served,
     speculate::{Decoder, GuardCounts, ProposerCounts, Speculation},
 };
 
@@ -28,8 +29,10 @@ pub struct StageReport {
 pub struct Report {
     /// Tokens emitted.
     pub tokens: usize,
-    /// Tokens of the prompt whose keys and values were kept of the request before.
+    /// Tokens of the prompt that were not run: their keys and values were kept, of the request before or of an earlier one.
     pub reused_tokens: usize,
+    /// Those of them that came from a store of [`prefixes`](super::Options::prefixes).
+    pub kept_tokens: Served,
     /// Draft-verify-commit rounds.
     pub steps: u64,
     /// Drafted nodes verified.
@@ -127,6 +130,7 @@ impl Report {
         Self {
             tokens,
             reused_tokens: usize::try_from(stats.reused).expect("part of a prompt"),
+            kept_tokens: stats.served,
             steps: stats.steps,
             drafted: stats.drafted,
             accepted: stats.accepted,

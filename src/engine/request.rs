@@ -2,6 +2,7 @@
 
 use crate::{
     grammar::{Constraint, Matcher},
+    prefix::Owner,
     sample::{Adjustment, Candidate, Sampling},
     speculate::{Reuse, Speculation},
     text::{Conversation, GenerationPrompt, Message, TextError},
@@ -87,14 +88,16 @@ pub struct Request {
     pub log_probs: Option<usize>,
     /// Whether it drafts.
     pub speculation: Speculation,
-    /// What it keeps of the request before it.
+    /// What it takes of requests before it.
     pub reuse: Reuse,
+    /// Whose request it is: it takes nothing of those of others, as the time of an answer would tell what they asked.
+    pub owner: Owner,
     /// Ends it from another thread.
     pub cancel: CancelHandle,
 }
 
 impl Request {
-    /// A greedy request of at most 256 tokens that keeps what it can of the one before.
+    /// A greedy request of at most 256 tokens that takes what it can of those before.
     pub fn new(prompt: Prompt) -> Self {
         Self {
             prompt,
@@ -107,6 +110,7 @@ impl Request {
             log_probs: None,
             speculation: Speculation::AsOpened,
             reuse: Reuse::Prefix,
+            owner: Owner::default(),
             cancel: CancelHandle::new(),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{fs::File, io, panic::RefUnwindSafe, path::PathBuf, sync::Arc};
 
+use crate::storage::read_at;
+
 /// Names how a backend has packed weights: which, in what order, in which layout. All but the weights that decides the
 /// packed bytes.
 pub type PackedDigest = [u8; 32];
@@ -30,4 +32,14 @@ pub struct PackedFile {
     pub start: u64,
     /// Whether reads pass the system's cache by, so that they have to begin and end at pages.
     pub is_direct: bool,
+}
+
+impl PackedFile {
+    /// Reads bytes from `offset` on, at least one unless the file ends there; how many.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_at(&self.file, to, offset)
+    }
 }

@@ -86,6 +86,37 @@ impl HiddenRows {
         self.known = self.known.min(position);
     }
 
+    /// How many rows from the first on are known.
+    pub(super) fn known(&self) -> usize {
+        self.known
+    }
+
+    /// Bytes of the rows of `tokens` tokens.
+    pub(super) fn bytes_of(&self, tokens: usize) -> usize {
+        tokens * self.columns * size_of::<f32>()
+    }
+
+    /// Copies the rows from `first` on to bytes, as many as these hold.
+    pub(super) fn save(&self, first: usize, bytes: &mut [u8]) {
+        let (to, rest) = bytes.as_chunks_mut::<4>();
+        assert!(rest.is_empty(), "bytes of whole elements");
+        let rows = &self.rows[first * self.columns..][..to.len()];
+        to.iter_mut().zip(rows).for_each(|(to, element)| *to = element.to_ne_bytes());
+    }
+
+    /// Takes the rows from `first` on from bytes that were [saved](Self::save); in vain if something before them is
+    /// unknown. Nothing after them is known then.
+    pub(super) fn load(&mut self, first: usize, bytes: &[u8]) {
+        let (from, rest) = bytes.as_chunks::<4>();
+        assert!(rest.is_empty(), "bytes of whole elements");
+        if first > self.known {
+            return;
+        }
+        let rows = &mut self.rows[first * self.columns..][..from.len()];
+        rows.iter_mut().zip(from).for_each(|(element, from)| *element = f32::from_ne_bytes(*from));
+        self.known = first + from.len() / self.columns;
+    }
+
     /// Takes the rows of the first `len` tokens for known, whatever they are.
     pub(super) fn assume(&mut self, len: usize) {
         self.known = len;

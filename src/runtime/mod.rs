@@ -20,6 +20,7 @@ mod logits;
 mod observation;
 mod phase;
 mod role;
+mod saved;
 mod session;
 mod session_options;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use logits::Logits;
 pub use observation::StepFacts;
 pub use phase::{DraftPhase, DraftPhaseSize};
 pub use role::DraftVariant;
+pub use saved::BLOCK_TOKENS;
 pub use session::{Choices, Forward, Session};
 pub use session_options::SessionOptions;
 pub use variants::VariantChange;

@@ -28,6 +28,8 @@ pub struct Session {
     pub(super) layout: SlotLayout,
     tree_nodes: usize,
     pub(super) committed: usize,
+    /// How many of the committed tokens, from the first on, are in blocks that were loaded, or before such.
+    pub(super) loaded: usize,
     /// The last forward, whose results are still readable.
     pub(super) last: Option<Role>,
     /// A forward that was begun and may still run.
@@ -96,6 +98,7 @@ impl Session {
             layout,
             tree_nodes,
             committed: 0,
+            loaded: 0,
             last: None,
             begun: None,
             nothing_skipped,
@@ -152,7 +155,7 @@ impl Session {
     /// If `tokens` is empty.
     pub fn restart(&mut self, tokens: &[u32]) -> Result<&[f32], RuntimeError> {
         self.check(0, tokens)?;
-        self.committed = 0;
+        self.truncate(0);
         self.prefill(tokens)
     }
 
@@ -385,12 +388,13 @@ impl Session {
     pub fn truncate(&mut self, len: usize) {
         assert!(len <= self.committed, "only committed tokens can be kept");
         self.committed = len;
+        self.loaded = self.loaded.min(len);
     }
 
     /// Pretends that `len` tokens were committed, whatever the cache holds: for measuring latency at a context length.
     pub fn assume_committed(&mut self, len: usize) {
         assert!(len <= self.layout.context, "within the context");
-        self.committed = len;
+        (self.committed, self.loaded) = (len, 0);
         if let Some(hidden) = &mut self.hidden {
             hidden.assume(len);
         }

@@ -1,16 +1,10 @@
 //! API keys that requests must send, and the owner that a key makes its requests belong to.
 
+use yggc::prefix::Owner;
+
 /// A key, kept as its hash: comparing hashes takes the same time wherever keys differ and whatever their length.
 #[derive(Clone)]
 pub(crate) struct ApiKey(blake3::Hash);
-
-/// Whose request one is, where keys are asked for: what one owner's requests leave in caches serves no other's, since
-/// the time of a hit tells what was asked before.
-///
-/// Derived from the key, so it is the same in every process with that key. The key's hash that the service compares with
-/// says nothing of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner([u8; blake3::OUT_LEN]);
 
 impl ApiKey {
     /// The key without surrounding white space; `None` if nothing is left.
@@ -35,7 +29,7 @@ impl ApiKey {
         // `blake3::Hash` compares in constant time, and every key is compared: the time says neither which key is
         // right nor how much of one.
         let opens = keys.iter().fold(false, |opens, key| opens | (key.0 == given));
-        opens.then(|| Owner(blake3::derive_key("yggc: owner of requests by API key", token)))
+        opens.then(|| Owner::of_secret(token))
     }
 }
 

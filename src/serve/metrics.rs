@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,10 +14,14 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::Registry,
 };
-use yggc::engine::{self, ChooseReport, FinishReason, Report};
+use yggc::{
+    engine::{self, ChooseReport, FinishReason, Report},
+    prefix::PrefixStore,
+};
 
 use super::{
     answers,
+    prefix_metrics::PrefixMetrics,
     vllm_metrics::{self, VllmMetrics},
 };
 
@@ -64,8 +68,8 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// All at zero, of a service of the model of that name.
-    pub(super) fn new(model: &str) -> Self {
+    /// All at zero, of a service of the model of that name, with those of kept prefixes if there are any.
+    pub(super) fn new(model: &str, prefixes: Option<Arc<PrefixStore>>) -> Self {
         let mut all = Registry::default();
         let registry = all.sub_registry_with_prefix("yggc");
         let metrics = Self {
@@ -122,6 +126,9 @@ impl Metrics {
         registry.register("depth_accepted", "Steps that accepted one", metrics.accepted.clone());
         let help = "Requests that drafted nothing, or not at every step, by reason";
         registry.register("speculation_off", help, metrics.speculation_off.clone());
+        if let Some(store) = prefixes {
+            registry.register_collector(Box::new(PrefixMetrics(store)));
+        }
         let theirs = vllm_metrics::registry(&mut all, model);
         metrics.vllm.register(theirs);
         for (name, gauge) in
@@ -298,7 +305,7 @@ mod tests {
 
     #[test]
     fn plain_text_declares_series_by_their_names() {
-        let metrics = Metrics::new("a");
+        let metrics = Metrics::new("a", None);
         metrics.request("/v1/completions", 200, Duration::from_secs(1));
         let open = metrics.text((1, 0));
         assert!(open.ends_with("# EOF\n") && open.contains("# TYPE yggc_requests counter\n"), "{open}");

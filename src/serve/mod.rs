@@ -34,6 +34,7 @@ mod numbers;
 mod page;
 mod places;
 mod prefill;
+mod prefix_metrics;
 mod queue;
 mod requests;
 mod response_events;
@@ -79,8 +80,8 @@ pub(crate) fn serve(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let spans = Spans::start(settings.span_timeout)?;
-    let (queue, metrics) =
-        (Arc::new(Queue::new(settings.limits.queue)), Arc::new(Metrics::new(&settings.model_name)));
+    let queue = Arc::new(Queue::new(settings.limits.queue));
+    let metrics = Arc::new(Metrics::new(&settings.model_name, options.prefixes.clone()));
     let loaded = Arc::clone(engine.loaded());
     let context = engine.context();
     let options = Arc::new(options);

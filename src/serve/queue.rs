@@ -10,9 +10,12 @@ use tokio::{
     sync::{Notify, mpsc::UnboundedSender, oneshot},
     time::Instant,
 };
-use yggc::engine::{self, CancelHandle, Choices, ChooseRequest, Event, Request, StepTree, TokenLogProbs};
+use yggc::{
+    engine::{self, CancelHandle, Choices, ChooseRequest, Event, Request, StepTree, TokenLogProbs},
+    prefix::Owner,
+};
 
-use super::{key::Owner, spans::Span};
+use super::spans::Span;
 
 /// What the decoder sends for a request: events, or an error.
 pub(super) type Delivery = Result<Sent, engine::Error>;
@@ -39,8 +42,8 @@ pub(super) struct ReadPrompt {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) work: Work,
-    /// Whose it is; `None` where no key is asked for.
-    pub(super) owner: Option<Owner>,
+    /// Whose it is.
+    pub(super) owner: Owner,
     /// Ends its work.
     pub(super) cancel: CancelHandle,
     pub(super) arrived: Instant,
@@ -265,7 +268,7 @@ mod tests {
             span: Span::default(),
             events: unbounded_channel().0,
         };
-        Job { work: Work::Answers(answers), owner: None, cancel, arrived: Instant::now() }
+        Job { work: Work::Answers(answers), owner: Owner::default(), cancel, arrived: Instant::now() }
     }
 
     fn token(job: &Job) -> u32 {

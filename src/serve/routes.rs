@@ -23,7 +23,10 @@ use tokio::{
     task::spawn_blocking,
     time::{Instant, sleep_until, timeout_at},
 };
-use yggc::engine::{self, CancelHandle, Event, FinishReason, Loaded, Options};
+use yggc::{
+    engine::{self, CancelHandle, Event, FinishReason, Loaded, Options},
+    prefix::Owner,
+};
 
 use super::{
     about,
@@ -34,7 +37,7 @@ use super::{
     ending::Ending,
     events::{self, Answering},
     guests,
-    key::{ApiKey, Owner},
+    key::ApiKey,
     log_probs::Offsets,
     metrics::{self, Metrics},
     queue::{Answers, Job, Queue, Refusal, Sent, Work},
@@ -144,7 +147,7 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
 
 /// A request that is ready to be queued.
 struct Prepared {
-    owner: Option<Owner>,
+    owner: Owner,
     asked: Asked,
     calls: Option<CallFormat>,
     encoded: Encoded,
@@ -198,7 +201,7 @@ pub(super) async fn received<T: Send + 'static>(
     body: Body,
     deadline: Instant,
     encode: impl FnOnce(&Service, &[u8]) -> T + Send + 'static,
-) -> Result<(Option<Owner>, T), Refused> {
+) -> Result<(Owner, T), Refused> {
     let Service { settings, queue, metrics, .. } = &**service;
     let owner = authorise(settings, headers)?;
     if queue.is_closed() {
@@ -459,16 +462,16 @@ async fn metrics_text(State(service): State<Arc<Service>>, headers: HeaderMap) -
 }
 
 /// Refuses a request without one of the keys, if there are any; gives the owner that its key says.
-pub(super) fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<Option<Owner>, Refused> {
+pub(super) fn authorise(settings: &Settings, headers: &HeaderMap) -> Result<Owner, Refused> {
     if settings.keys.is_empty() {
-        return Ok(None);
+        return Ok(Owner::default());
     }
     let given = headers.get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
     let refused = || {
         let what = "the key is missing or wrong: expected one of the server's as `Authorization: Bearer KEY`";
         Refused::new(StatusCode::UNAUTHORIZED, what).with_code("invalid_api_key")
     };
-    ApiKey::owner(&settings.keys, given).map(Some).ok_or_else(refused)
+    ApiKey::owner(&settings.keys, given).ok_or_else(refused)
 }
 
 /// Refuses a request for another model.

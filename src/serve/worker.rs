@@ -10,7 +10,6 @@ use yggc::engine::{
 
 use super::{
     idle::Idle,
-    key::Owner,
     metrics::Metrics,
     queue::{Answers, Choice, Job, Next, Queue, ReadPrompt, Sent, Work},
 };
@@ -24,35 +23,13 @@ pub(super) const NONE: &str = "none";
 #[derive(Debug)]
 pub(super) struct Worker {
     /// Opened by the plan; also decodes plainly.
-    planned: Owned,
+    planned: Engine,
     /// Forces the drafter that was requested last. Engines share weights but have a cache each, so there are at most
     /// two.
-    forced: Option<(String, Owned)>,
+    forced: Option<(String, Engine)>,
     loaded: Arc<Loaded>,
     options: Arc<Options>,
     metrics: Arc<Metrics>,
-}
-
-/// An engine with the owner of what its cache has.
-#[derive(Debug)]
-struct Owned {
-    engine: Engine,
-    owner: Option<Owner>,
-}
-
-impl Owned {
-    fn new(engine: Engine) -> Self {
-        Self { engine, owner: None }
-    }
-
-    /// The engine for a request of `owner`: it keeps no text of another one's.
-    fn of(&mut self, owner: Option<Owner>) -> &mut Engine {
-        if self.owner != owner {
-            self.engine.forget();
-            self.owner = owner;
-        }
-        &mut self.engine
-    }
 }
 
 impl Worker {
@@ -62,7 +39,7 @@ impl Worker {
         loaded: Arc<Loaded>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { planned: Owned::new(engine), forced: None, loaded, options, metrics }
+        Self { planned: engine, forced: None, loaded, options, metrics }
     }
 
     /// Answers requests until the queue is closed and empty. However it ends, no request is left waiting.
@@ -80,13 +57,16 @@ impl Worker {
         let Job { work, owner, cancel, arrived } = job;
         match work {
             Work::Answers(mut answers) => {
-                if answers.drafter == NONE {
-                    answers.requests.iter_mut().for_each(|request| request.speculation = Speculation::Off);
+                for request in &mut answers.requests {
+                    request.owner = owner;
+                    if answers.drafter == NONE {
+                        request.speculation = Speculation::Off;
+                    }
                 }
                 let metrics = Arc::clone(&self.metrics);
                 let ended = self
                     .engine(&answers.drafter)
-                    .and_then(|owned| decode(owned.of(owner), &answers, (&cancel, arrived), &metrics));
+                    .and_then(|engine| decode(engine, &answers, (&cancel, arrived), &metrics));
                 if let Err(error) = ended {
                     self.note_failure(&error);
                     // The client may have left.
@@ -94,9 +74,10 @@ impl Worker {
                 }
             }
             Work::Choice(choice) => {
-                let Choice { request, chosen } = *choice;
+                let Choice { mut request, chosen } = *choice;
+                request.owner = owner;
                 self.metrics.waited(arrived.elapsed());
-                let choices = self.planned.of(owner).choose(&request);
+                let choices = self.planned.choose(&request);
                 match &choices {
                     Ok(Some(choices)) => self.metrics.chosen(&choices.report, arrived.elapsed()),
                     Ok(None) => {}
@@ -116,25 +97,25 @@ impl Worker {
     }
 
     /// The engine for a drafter that the plan has; opens it if another drafter was used before.
-    fn engine(&mut self, drafter: &str) -> Result<&mut Owned, engine::Error> {
+    fn engine(&mut self, drafter: &str) -> Result<&mut Engine, engine::Error> {
         if drafter == PLANNED || drafter == NONE {
             return Ok(&mut self.planned);
         }
         let known = self.forced.take_if(|(name, _)| name == drafter);
-        let owned = match known {
-            Some((_, owned)) => owned,
+        let engine = match known {
+            Some((_, engine)) => engine,
             None => {
                 self.forced = None;
-                let taken = self.planned.engine.session_host_bytes();
+                let taken = self.planned.session_host_bytes();
                 let options = Options {
                     drafter: DrafterChoice::named(drafter),
                     memory_limit: self.options.memory_limit.map(|limit| limit.saturating_sub(taken)),
                     ..(*self.options).clone()
                 };
-                Owned::new(Engine::with_loaded(Arc::clone(&self.loaded), &options)?)
+                Engine::with_loaded(Arc::clone(&self.loaded), &options)?
             }
         };
-        Ok(&mut self.forced.insert((drafter.to_owned(), owned)).1)
+        Ok(&mut self.forced.insert((drafter.to_owned(), engine)).1)
     }
 }
 
@@ -170,7 +151,7 @@ fn decode(
         let mut read = match (reads, &request.prompt) {
             // A cancelled reading is an answer that ends where it begins.
             (Some(most), Prompt::Tokens(ids)) if place.is_multiple_of(*each) => {
-                let log_probs = engine.prompt_log_probs(ids, *most, cancel)?;
+                let log_probs = engine.prompt_log_probs(ids, request.owner, *most, cancel)?;
                 log_probs.map(|log_probs| ReadPrompt { ids: ids.clone(), log_probs })
             }
             _ => None,

@@ -18,6 +18,7 @@ use super::{
 
 mod begin;
 mod forced;
+mod kept;
 mod reading;
 mod step;
 mod verification;

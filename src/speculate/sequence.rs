@@ -1,6 +1,9 @@
 //! The sequence of one request after another: its text, how its tokens are drawn, and its counters.
 
-use crate::runtime::{ExecutableSet, Session};
+use crate::{
+    prefix::Owner,
+    runtime::{ExecutableSet, Session},
+};
 
 use super::{Limits, SpeculateError, Stats, row_sampler::RowSampler};
 
@@ -25,6 +28,8 @@ pub(super) struct Sequence {
     /// Whether a step may go on with the history.
     pub(super) is_started: bool,
     pub(super) speculation: Speculation,
+    /// Whose text it is.
+    pub(super) owner: Owner,
     /// The output of the last forward that gave the last token.
     pub(super) last_output: usize,
     pub(super) stats: Stats,
@@ -39,9 +44,19 @@ impl Sequence {
             is_cache_known: true,
             is_started: false,
             speculation: Speculation::AsOpened,
+            owner: Owner::default(),
             last_output: 0,
             stats: Stats::default(),
         })
+    }
+
+    /// Begins with a prompt, of which the cache may have a part.
+    pub(super) fn restart(&mut self, prompt: &[u32], owner: Owner) {
+        self.history.clear();
+        self.history.extend_from_slice(prompt);
+        (self.is_cache_known, self.is_started) = (true, false);
+        self.owner = owner;
+        self.stats = Stats::default();
     }
 
     /// The last token, the root of the next step.

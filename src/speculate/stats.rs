@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     plan::{DrafterId, StepStage},
     policy::SkipCounts,
+    prefix::Served,
     tree::{NodeId, TokenTree},
 };
 
@@ -47,8 +48,10 @@ pub struct Stats {
     pub guard: GuardCounts,
     /// What the drafter's search for a skip set did, if it searches.
     pub skip_search: Option<SkipCounts>,
-    /// Tokens of the prompt whose keys and values were there already.
+    /// Tokens of the prompt whose keys and values were there already, or were kept.
     pub reused: u64,
+    /// Those of them that a store of prefixes served.
+    pub served: Served,
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; StepStage::ALL.len()],
@@ -74,6 +77,7 @@ impl Default for Stats {
             guard: GuardCounts::default(),
             skip_search: None,
             reused: 0,
+            served: Served::default(),
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; StepStage::ALL.len()],
             by_proposer: [ProposerCounts::default(); DrafterId::ALL.len()],

@@ -10,6 +10,7 @@ use yggc::{
         Normalisation, Options, Pinning, Prompt, Request, Reuse, Role, Sampling, Tier,
     },
     measure,
+    prefix::Owner,
     runtime::Session,
     sample::LogNormaliser,
     speculate::{BandSteps, Decoder, Limits, Reading},
@@ -89,7 +90,7 @@ fn compare(model: &TinyModel, class: Class, dice: &mut Dice) {
     for turn in 0..2 {
         let options = any_options(vocabulary, CONTEXT - prompt.len(), dice);
         let texts: Vec<&[u32]> = options.iter().map(|option| &option[..]).collect();
-        let reading = Reading { prompt: &prompt, reuse: Reuse::Prefix, is_cancelled: &|| false };
+        let reading = Reading { reuse: Reuse::Prefix, ..Reading::new(&prompt) };
         let read = decoder.read_branches(&reading, &texts).expect("it fits").expect("nobody cancels it");
         let what = format!(
             "{} on {class}, {cache:?}, widths {widths:?}, {tree_nodes} nodes, turn {turn}: {options:?}",
@@ -159,9 +160,9 @@ fn a_cancelled_reading_ends_before_its_next_forward_and_keeps_the_prompt() {
     let mut read_after = |most: usize| {
         let asked = Cell::new(0);
         let is_cancelled = || asked.replace(asked.get() + 1) >= most;
-        let reading = Reading { prompt: &prompt, reuse: Reuse::Nothing, is_cancelled: &is_cancelled };
+        let reading = Reading { is_cancelled: &is_cancelled, ..Reading::new(&prompt) };
         let read = decoder.read_branches(&reading, &[&options]).expect("it fits");
-        let tokens = decoder.read_tokens(&prompt, 0, &|| read.is_none()).expect("it fits");
+        let tokens = decoder.read_tokens(&prompt, Owner::default(), 0, &|| read.is_none()).expect("it fits");
         assert_eq!(tokens.is_none(), read.is_none());
         (read.map(|read| read.log_probs), asked.get())
     };
@@ -306,7 +307,10 @@ fn log_probabilities_of_a_prompt_are_those_of_score() {
     let cancel = CancelHandle::new();
     for mut engine in [None, Some(16)].map(engine) {
         let prompt = engine.loaded().tokenizer().encode_prompt("one and one and two and one or two");
-        let read = engine.prompt_log_probs(&prompt, 3, &cancel).expect("it fits").expect("nobody cancels it");
+        let read = engine
+            .prompt_log_probs(&prompt, Owner::default(), 3, &cancel)
+            .expect("it fits")
+            .expect("nobody cancels it");
         let score = measure::score(engine.loaded(), &prompt, Pinning::Floating).expect("it fits");
         assert_eq!(read.len(), prompt.len() - 1);
         for (found, expected) in read.iter().zip(&score.tokens) {
@@ -318,17 +322,20 @@ fn log_probabilities_of_a_prompt_are_those_of_score() {
         assert_eq!(report.reused_tokens, prompt.len() - 1);
         assert!(
             engine
-                .prompt_log_probs(&prompt[..1], 3, &cancel)
+                .prompt_log_probs(&prompt[..1], Owner::default(), 3, &cancel)
                 .expect("it fits")
                 .is_some_and(|read| read.is_empty())
         );
-        let refused =
-            engine.prompt_log_probs(&prompt, usize::MAX, &cancel).expect_err("no vocabulary has so many");
+        let refused = engine
+            .prompt_log_probs(&prompt, Owner::default(), usize::MAX, &cancel)
+            .expect_err("no vocabulary has so many");
         assert_eq!(refused.kind(), ErrorKind::Input);
     }
     let cancelled = CancelHandle::new();
     cancelled.cancel();
-    assert!(engine(None).prompt_log_probs(&[5, 6], 0, &cancelled).expect("it fits").is_none());
+    assert!(
+        engine(None).prompt_log_probs(&[5, 6], Owner::default(), 0, &cancelled).expect("it fits").is_none()
+    );
 }
 
 #[test]

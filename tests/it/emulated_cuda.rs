@@ -223,7 +223,7 @@ fn draws_of_the_device_are_those_of_the_processor() {
 
 #[test]
 fn rows_do_not_depend_on_each_other() {
-    passes(&[ROWS, PREFILL, HISTORY, BRANCHES], &[]);
+    passes(&[&[ROWS, PREFILL, HISTORY, BRANCHES], &crate::prefixes::OF_DEVICES[..]].concat(), &[]);
 }
 
 #[test]

@@ -87,6 +87,9 @@ mod plan_files;
 mod plan_fit;
 #[cfg(feature = "cli")]
 mod plan_reports;
+#[cfg(unix)]
+mod prefix_store;
+mod prefixes;
 #[cfg(feature = "cli")]
 mod program;
 mod published_heads;

@@ -425,6 +425,40 @@ API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream
     if (!is_device_memory(from, bytes)) return INVALID_VALUE;
     return on_copy(stream, Kind::OTHER, to, bytes, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
 }
+// The structure of `cuMemcpy2D`, by cuda.h; a side is memory of the host (1) or of the device (2).
+struct CopyOfRows {
+    std::size_t from_x, from_y;
+    unsigned from_kind;
+    const void* from_host;
+    CUdeviceptr from_device;
+    void* from_array;
+    std::size_t from_pitch;
+    std::size_t to_x, to_y;
+    unsigned to_kind;
+    void* to_host;
+    CUdeviceptr to_device;
+    void* to_array;
+    std::size_t to_pitch;
+    std::size_t bytes, rows;
+};
+API cuMemcpy2DAsync_v2(const CopyOfRows* given, CUstream stream) {
+    const CopyOfRows copy = *given;
+    const bool to_device = copy.from_kind == 1 && copy.to_kind == 2;
+    const bool to_host = copy.from_kind == 2 && copy.to_kind == 1;
+    if (!to_device && !to_host) return INVALID_VALUE;
+    if (copy.bytes == 0 || copy.rows == 0 || copy.bytes > copy.from_pitch || copy.bytes > copy.to_pitch) return INVALID_VALUE;
+    if (copy.from_x != 0 || copy.from_y != 0 || copy.to_x != 0 || copy.to_y != 0) return INVALID_VALUE;
+    const auto span = [&](std::size_t pitch) { return (copy.rows - 1) * pitch + copy.bytes; };
+    const CUdeviceptr device = to_device ? copy.to_device : copy.from_device;
+    if (!is_device_memory(device, span(to_device ? copy.to_pitch : copy.from_pitch))) return INVALID_VALUE;
+    const void* host = to_device ? copy.from_host : copy.to_host;
+    const std::size_t host_bytes = span(to_device ? copy.from_pitch : copy.to_pitch);
+    return on_copy(stream, to_device ? Kind::COPY_TO_DEVICE : Kind::OTHER, host, host_bytes, [=] {
+        const auto* from = to_device ? static_cast<const char*>(copy.from_host) : reinterpret_cast<const char*>(copy.from_device);
+        auto* to = to_device ? reinterpret_cast<char*>(copy.to_device) : static_cast<char*>(copy.to_host);
+        for (std::size_t row = 0; row < copy.rows; ++row) std::memcpy(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.bytes);
+    });
+}
 // Those that wait do not wait for other streams.
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, std::size_t bytes) {
     if (!is_device_memory(to, bytes)) return INVALID_VALUE;

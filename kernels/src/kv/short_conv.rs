@@ -72,6 +72,13 @@ impl ConvLayer<'_> {
         unsafe { self.start.add(slot * self.channels + channels.start) }
     }
 
+    /// Where the channels of slots lie, in one piece.
+    pub(super) fn pieces(&self, slots: Range<usize>) -> impl Iterator<Item = (*mut u8, usize)> {
+        assert!(slots.start < slots.end && slots.end <= self.slots, "slots {slots:?} of {self:?}");
+        let bytes = Self::bytes(slots.len(), self.channels);
+        std::iter::once((self.at(slots.start, &(0..self.channels)).cast(), bytes))
+    }
+
     /// Copies a slot to another.
     ///
     /// # Safety

@@ -1,8 +1,11 @@
 //! The cache in device memory, and the kernels that change it outside of forwards. Those that the host launches do not
 //! wait for the kernels before them, and are begun when those have ended.
 
+use std::ops::Range;
+
+use cudarc::driver::{CudaStream, sys};
 use ygg_kernels::{
-    KvFormat,
+    ConvLayer, KvFormat,
     cuda::abi::{YGG_MOST_WIDTH, YGG_ROW_THREADS, YggMoves, YggPath, YggPathMoves, YggPoison},
 };
 
@@ -10,7 +13,7 @@ use crate::ir::KvSpec;
 
 use super::{
     super::{BackendError, ReplayOptions},
-    device::{Device, Launch},
+    device::{Device, Launch, check},
     layout::number,
 };
 
@@ -22,11 +25,39 @@ struct Planes {
     /// Of a slot in one plane.
     elements: usize,
     format: KvFormat,
+    /// How many slots at the end of a text are read after it; none where all are.
+    most_moved: Option<u32>,
 }
 
 impl Planes {
     fn slot_bytes(&self) -> u32 {
         number(self.elements * self.format.bytes())
+    }
+
+    /// Bytes of a slot in all planes.
+    fn row_bytes(&self) -> usize {
+        self.count * self.slot_bytes() as usize
+    }
+
+    /// Which of these slots are moved.
+    fn moved(&self, slots: Range<u32>) -> Range<u32> {
+        let most = self.most_moved.unwrap_or(u32::MAX);
+        slots.end - (slots.end - slots.start).min(most)..slots.end
+    }
+}
+
+/// The host's side of a move of slots.
+pub(super) enum MovedSlots<'a> {
+    Fetched(&'a mut [u8]),
+    Sent(&'a [u8]),
+}
+
+impl MovedSlots<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Fetched(bytes) => bytes.len(),
+            Self::Sent(bytes) => bytes.len(),
+        }
     }
 }
 
@@ -43,8 +74,14 @@ impl Cache {
     pub(super) fn new(kv: &KvSpec, format: KvFormat, options: &ReplayOptions, [at, kept]: [u64; 2]) -> Self {
         let KvSpec { layers, kv_heads, head_dim, conv } = *kv;
         let planes = [
-            Planes { at, count: 2 * layers * kv_heads, elements: head_dim, format },
-            Planes { at: kept, count: conv.layers, elements: conv.channels, format: KvFormat::F32 },
+            Planes { at, count: 2 * layers * kv_heads, elements: head_dim, format, most_moved: None },
+            Planes {
+                at: kept,
+                count: conv.layers,
+                elements: conv.channels,
+                format: KvFormat::F32,
+                most_moved: Some(number(ConvLayer::READ_SLOTS)),
+            },
         ];
         Self { slots: number(options.layout.slots()), planes }
     }
@@ -94,6 +131,73 @@ impl Cache {
             let params = YggPathMoves { cache, slots: self.slots, slot_bytes, row_slots, path };
             Launch::new(device, "ygg_move_path", [planes.count, 1, 1], YGG_ROW_THREADS, 0, params)
         })
+    }
+
+    /// Bytes of slots as they are [moved](Self::move_slots).
+    pub(super) fn moved_bytes(&self, slots: usize) -> usize {
+        self.planes.iter().map(|planes| planes.moved(0..number(slots)).len() * planes.row_bytes()).sum()
+    }
+
+    /// Fetches or sends slots, plane by plane, and waits for that: of keys and values all, of what convolutions keep
+    /// those that rows after the last one read.
+    pub(super) fn move_slots(
+        &self,
+        slots: Range<u32>,
+        mut host: MovedSlots<'_>,
+        stream: &CudaStream,
+    ) -> Result<(), BackendError> {
+        assert!(slots.start < slots.end && slots.end <= self.slots, "slots {slots:?} of {}", self.slots);
+        let mut place = 0;
+        for planes in self.planes.iter().filter(|planes| planes.count > 0) {
+            let moved = planes.moved(slots.clone());
+            let slot_bytes = planes.slot_bytes() as usize;
+            let row = moved.len() * slot_bytes;
+            let device = planes.at + u64::from(moved.start) * slot_bytes as u64;
+            let pitch = self.slots as usize * slot_bytes;
+            let of_planes = place..place + row * planes.count;
+            place = of_planes.end;
+            let (host_side, device_side) =
+                (sys::CUmemorytype::CU_MEMORYTYPE_HOST, sys::CUmemorytype::CU_MEMORYTYPE_DEVICE);
+            let rows = sys::CUDA_MEMCPY2D {
+                srcXInBytes: 0,
+                srcY: 0,
+                srcMemoryType: host_side,
+                srcHost: std::ptr::null(),
+                srcDevice: 0,
+                srcArray: std::ptr::null_mut(),
+                srcPitch: row,
+                dstXInBytes: 0,
+                dstY: 0,
+                dstMemoryType: host_side,
+                dstHost: std::ptr::null_mut(),
+                dstDevice: 0,
+                dstArray: std::ptr::null_mut(),
+                dstPitch: row,
+                WidthInBytes: row,
+                Height: planes.count,
+            };
+            let copy = match &mut host {
+                MovedSlots::Fetched(to) => sys::CUDA_MEMCPY2D {
+                    srcMemoryType: device_side,
+                    srcDevice: device,
+                    srcPitch: pitch,
+                    dstHost: to[of_planes].as_mut_ptr().cast(),
+                    ..rows
+                },
+                MovedSlots::Sent(from) => sys::CUDA_MEMCPY2D {
+                    srcHost: from[of_planes].as_ptr().cast(),
+                    dstMemoryType: device_side,
+                    dstDevice: device,
+                    dstPitch: pitch,
+                    ..rows
+                },
+            };
+            // SAFETY: a row in every plane, inside the cache by the assertion, and as many bytes of the host, which
+            // live until the stream has been waited for.
+            check("move slots", unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.cu_stream()) }.result())?;
+        }
+        assert_eq!(place, host.len(), "bytes of the slots");
+        check("move slots", stream.synchronize())
     }
 
     /// Noise into slots that the host names with every launch; none so far.

@@ -14,7 +14,7 @@ use super::{
     },
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
-    cache::Cache,
+    cache::{Cache, MovedSlots},
     candidates::{Decider, shows_candidates},
     capture::Graph,
     device::{DeviceBlock, Launch, PinnedBlock, check, is_busy},
@@ -418,6 +418,14 @@ impl CudaReplay {
         })
     }
 
+    fn move_slots(&mut self, slots: Range<u32>, host: MovedSlots<'_>) {
+        self.finish();
+        self.attempt(|replay| {
+            replay.executables.device.bind()?;
+            replay.ground.cache.move_slots(slots, host, &replay.stream)
+        });
+    }
+
     /// A row of what a program leaves as number `place`.
     fn row_left(&self, program: ProgramId, place: usize, output: OutputId) -> &[f32] {
         let region = self.executables.programs()[program].left().nth(place).expect("the program leaves it");
@@ -487,6 +495,18 @@ impl Replay for CudaReplay {
             }
             Ok(())
         });
+    }
+
+    fn moved_bytes(&self, slots: usize) -> usize {
+        self.ground.cache.moved_bytes(slots)
+    }
+
+    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
+        self.move_slots(slots, MovedSlots::Fetched(bytes));
+    }
+
+    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
+        self.move_slots(slots, MovedSlots::Sent(bytes));
     }
 }
 

@@ -338,6 +338,18 @@ impl Replay for ReferenceReplay {
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
     }
+
+    fn moved_bytes(&self, slots: usize) -> usize {
+        self.cache.moved_bytes(slots)
+    }
+
+    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
+        self.cache.read_slots(slots, bytes);
+    }
+
+    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
+        self.cache.write_slots(slots, bytes);
+    }
 }
 
 impl Capabilities for ReferenceReplay {

@@ -29,6 +29,11 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(expected)
 }
 
+/// As [`size`]; `off` is none.
+pub(super) fn size_or_off(text: &str) -> Result<u64, String> {
+    if text == "off" { Ok(0) } else { size(text).map_err(|expected| format!("{expected}, or off")) }
+}
+
 /// A width, or the first and the last of a range.
 pub(super) fn widths(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));

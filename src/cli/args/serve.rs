@@ -10,7 +10,7 @@ use clap::Args;
 use crate::serve::ApiKey;
 
 use super::{
-    ContextArgs, DeviceArgs, DrafterName, DrafterNames, MemoryArgs, ModelArgs, StoreArgs,
+    ContextArgs, DeviceArgs, DrafterName, DrafterNames, MemoryArgs, ModelArgs, PrefixArgs, StoreArgs,
     numbers::at_least_one,
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct ServeArgs {
     pub(crate) memory: MemoryArgs,
     #[command(flatten)]
     pub(crate) context: ContextArgs,
+    #[command(flatten)]
+    pub(crate) prefixes: PrefixArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Drafter model: the present path of the plan's, or, without --plan, one to make a plan with on first use

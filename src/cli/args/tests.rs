@@ -1,7 +1,11 @@
 //! Tests of what the command line accepts and refuses.
 
 use clap::{CommandFactory, ValueEnum, error::ErrorKind};
-use yggc::{compile::stage_names, plan::DrafterId};
+use yggc::{
+    compile::stage_names,
+    engine::{Activations, Tier},
+    plan::DrafterId,
+};
 
 use super::*;
 

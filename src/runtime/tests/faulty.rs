@@ -156,6 +156,18 @@ impl Replay for FaultyReplay {
         let is_off = self.executables.fault == Fault::OffByOneSlot;
         self.inner.copy_slots(if is_off { &further } else { from }, first);
     }
+
+    fn moved_bytes(&self, slots: usize) -> usize {
+        self.inner.moved_bytes(slots)
+    }
+
+    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
+        self.inner.read_slots(slots, bytes);
+    }
+
+    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
+        self.inner.write_slots(slots, bytes);
+    }
 }
 
 impl Capabilities for FaultyReplay {

@@ -1,22 +1,26 @@
 //! How a request begins: the part of its prompt that is not in the cache is run, and its first token is drawn.
 
+use std::sync::Arc;
+
 use crate::{
     grammar::Matcher,
+    prefix::{Owner, Shelf},
     runtime::Session,
     sample::{Adjustment, Sampling},
-    speculate::{SpeculateError, Speculation, Stats, band::band_for, stats::Lap},
+    speculate::{SpeculateError, Speculation, band::band_for, stats::Lap},
 };
 
 use super::{Decoder, forced::MOST_FORCED};
 
-/// What a request keeps of the one before it. Tokens are the same either way.
+/// What a request takes of earlier ones. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reuse {
-    /// Keys and values of the longest beginning that both texts share. By row invariance they are, to the bit, those that the
-    /// prompt would get, so the next turn of a conversation runs only what is new.
+    /// Keys and values of the longest beginning that it shares with the text before it, or with one that is kept, if
+    /// these were of the same owner. By row invariance they are, to the bit, those that the prompt would get, so the
+    /// next turn of a conversation runs only what is new.
     #[default]
     Prefix,
-    /// Nothing: the whole prompt is run.
+    /// Nothing: the whole prompt is run, and nothing of it is kept.
     Nothing,
 }
 
@@ -36,8 +40,12 @@ pub struct Begin<'a> {
     pub grammar: Option<&'a Matcher>,
     /// How many log-probabilities are reported with each token in addition to its own; `None` for none at all.
     pub log_probs: Option<usize>,
-    /// What is kept of the request before.
+    /// What is taken of earlier requests.
     pub reuse: Reuse,
+    /// Where prefixes are kept, if they are.
+    pub prefixes: Option<&'a Arc<Shelf>>,
+    /// Whose request it is.
+    pub owner: Owner,
     /// Whether it drafts.
     pub speculation: Speculation,
     /// Asked before every forward of the prompt.
@@ -54,6 +62,8 @@ impl<'a> Begin<'a> {
             grammar: None,
             log_probs: None,
             reuse: Reuse::Nothing,
+            prefixes: None,
+            owner: Owner::default(),
             speculation: Speculation::AsOpened,
             is_cancelled: &|| false,
         }
@@ -62,8 +72,8 @@ impl<'a> Begin<'a> {
 
 impl std::fmt::Debug for Begin<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { prompt, sampling, adjustment, grammar, log_probs, reuse, speculation, is_cancelled: _ } =
-            self;
+        let Self { prompt, sampling, adjustment, grammar, log_probs, reuse, .. } = self;
+        let Self { prefixes, owner, speculation, .. } = self;
         f.debug_struct("Begin")
             .field("prompt", prompt)
             .field("sampling", sampling)
@@ -71,6 +81,8 @@ impl std::fmt::Debug for Begin<'_> {
             .field("grammar", grammar)
             .field("log_probs", log_probs)
             .field("reuse", reuse)
+            .field("prefixes", prefixes)
+            .field("owner", owner)
             .field("speculation", speculation)
             .finish_non_exhaustive()
     }
@@ -93,27 +105,18 @@ impl Decoder {
     /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range; the last request
     /// is then as it was.
     pub fn begin(&mut self, begin: &Begin<'_>) -> Result<Option<u32>, SpeculateError> {
-        let Begin { prompt, sampling, adjustment, grammar, log_probs, reuse, speculation, is_cancelled } =
-            *begin;
+        let Begin { prompt, sampling, adjustment, grammar, log_probs, reuse, .. } = *begin;
+        let Begin { prefixes, owner, speculation, is_cancelled, .. } = *begin;
         if prompt.is_empty() {
             return Err(SpeculateError::EmptyPrompt);
         }
         self.sequence.sampler.check(&sampling, adjustment, log_probs)?;
         self.session.accepts(prompt)?;
         let mut lap = Lap::start();
-        let kept = match reuse {
-            Reuse::Prefix => self.known_prefix(prompt),
-            Reuse::Nothing => 0,
-        };
-        self.session.truncate(kept);
+        self.take(prompt, owner, reuse, prefixes)?;
         self.current = band_for(&self.bands, &sampling);
         let Self { session, bands, current, sequence, step } = self;
         let band = &mut bands[*current];
-        sequence.history.clear();
-        sequence.history.extend_from_slice(prompt);
-        (sequence.is_cache_known, sequence.is_started) = (true, false);
-        sequence.stats = Stats::default();
-        sequence.stats.reused = kept as u64;
         let rows = if grammar.is_some() { MOST_FORCED + 1 } else { 0 }.max(step.tree.capacity() + 1);
         sequence.sampler.begin(sampling, adjustment, log_probs, prompt, rows)?;
         sequence.sampler.constrain(grammar);
@@ -141,16 +144,6 @@ impl Decoder {
             }
         }
         Ok(Some(first))
-    }
-
-    /// Tokens of a prompt whose keys and values the cache has; the last one is run in any case, for its logits.
-    pub(super) fn known_prefix(&self, prompt: &[u32]) -> usize {
-        if !self.sequence.is_cache_known {
-            return 0;
-        }
-        let cached = self.sequence.history.iter().take(self.session.committed());
-        let shared = cached.zip(prompt).take_while(|(cached, wanted)| cached == wanted).count();
-        shared.min(prompt.len() - 1)
     }
 
     /// Ends the request, whose text is cut to its first `len` tokens, with the keys and values of the others.

@@ -1,10 +1,11 @@
 //! Texts that are read and not answered: how probable their tokens are, and continuations of them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
+    prefix::{Owner, Shelf},
     speculate::{
-        LogProbs, SpeculateError, Stats,
+        LogProbs, SpeculateError,
         branches::{BranchScores, score_branches},
         stats::Lap,
     },
@@ -18,16 +19,38 @@ use super::{Decoder, Reuse, begin::prefill};
 pub struct Reading<'a> {
     /// The text, 1 token or more.
     pub prompt: &'a [u32],
-    /// What is kept of the request before.
+    /// What is taken of earlier requests.
     pub reuse: Reuse,
+    /// Where prefixes are kept, if they are.
+    pub prefixes: Option<&'a Arc<Shelf>>,
+    /// Whose request it is.
+    pub owner: Owner,
     /// Asked before every forward.
     pub is_cancelled: &'a dyn Fn() -> bool,
 }
 
+impl<'a> Reading<'a> {
+    /// A text to read, of nobody in particular, which takes nothing of earlier requests.
+    pub fn new(prompt: &'a [u32]) -> Self {
+        Self {
+            prompt,
+            reuse: Reuse::Nothing,
+            prefixes: None,
+            owner: Owner::default(),
+            is_cancelled: &|| false,
+        }
+    }
+}
+
 impl std::fmt::Debug for Reading<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { prompt, reuse, is_cancelled: _ } = self;
-        f.debug_struct("Reading").field("prompt", prompt).field("reuse", reuse).finish_non_exhaustive()
+        let Self { prompt, reuse, prefixes, owner, is_cancelled: _ } = self;
+        f.debug_struct("Reading")
+            .field("prompt", prompt)
+            .field("reuse", reuse)
+            .field("prefixes", prefixes)
+            .field("owner", owner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -60,7 +83,7 @@ impl Decoder {
         reading: &Reading<'_>,
         texts: &[&[u32]],
     ) -> Result<Option<ReadBranches>, SpeculateError> {
-        let Reading { prompt, reuse, is_cancelled } = *reading;
+        let Reading { prompt, reuse, prefixes, owner, is_cancelled } = *reading;
         let Some(last) = prompt.last() else { return Err(SpeculateError::EmptyPrompt) };
         self.session.accepts(prompt)?;
         texts.iter().try_for_each(|text| self.session.accepts(text))?;
@@ -69,7 +92,7 @@ impl Decoder {
         }
         assert!(texts.iter().all(|text| !text.is_empty()), "a continuation has at least one token");
         let mut lap = Lap::start();
-        self.take(prompt, reuse);
+        self.take(prompt, owner, reuse, prefixes)?;
         let before = &prompt[..prompt.len() - 1];
         if self.session.committed() < before.len()
             && prefill(&mut self.session, before, is_cancelled)?.is_none()
@@ -98,6 +121,7 @@ impl Decoder {
     pub fn read_tokens(
         &mut self,
         prompt: &[u32],
+        owner: Owner,
         most: usize,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Option<LogProbs>, SpeculateError> {
@@ -109,7 +133,7 @@ impl Decoder {
         self.sequence.sampler.check_log_probs(Some(most))?;
         log_probs.begin(Some(most), prompt.len() - 1);
         let mut lap = Lap::start();
-        self.take(prompt, Reuse::Nothing);
+        self.take(prompt, owner, Reuse::Nothing, None)?;
         let widest = *self.session.set().widths().last().expect("width 1 is always planned");
         for begin in (0..prompt.len() - 1).step_by(widest) {
             if is_cancelled() {
@@ -122,21 +146,6 @@ impl Decoder {
         }
         self.sequence.stats.prefill = lap.next();
         Ok(Some(log_probs))
-    }
-
-    /// Makes `prompt` the text, of which the cache keeps what it may have. No step goes on with it.
-    fn take(&mut self, prompt: &[u32], reuse: Reuse) {
-        let kept = match reuse {
-            Reuse::Prefix => self.known_prefix(prompt),
-            Reuse::Nothing => 0,
-        };
-        let Self { session, sequence, .. } = self;
-        session.truncate(kept);
-        sequence.history.clear();
-        sequence.history.extend_from_slice(prompt);
-        (sequence.is_cache_known, sequence.is_started) = (true, false);
-        sequence.stats = Stats::default();
-        sequence.stats.reused = kept as u64;
     }
 }
 

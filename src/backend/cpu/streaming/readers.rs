@@ -1,7 +1,6 @@
 //! The threads that read, and what they read.
 
 use std::{
-    fs::File,
     io,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -105,7 +104,7 @@ fn fetch(shared: &Shared, chunk: &Chunk) -> io::Result<()> {
     let needed = (needed.end - pages.start) as usize;
     let mut done = 0;
     while done < needed {
-        match read_at(&shared.file.file, &mut place[done..], offset + pages.start + done as u64) {
+        match shared.file.read_at(&mut place[done..], offset + pages.start + done as u64) {
             Ok(read) => {
                 let end = done + read;
                 // A direct read goes on at a page only.
@@ -124,14 +123,4 @@ fn fetch(shared: &Shared, chunk: &Chunk) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, to, offset)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, to, offset)
 }

@@ -1,0 +1,103 @@
+//! The folder of files of blocks, and its limit, which all processes keep together.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::layout::{Layout, name_in};
+
+/// What the names of files of blocks end in.
+pub(super) const EXTENSION: &str = "prefixes";
+
+/// A file of kept prefixes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was last written or opened; `None` where the file system does not say.
+    pub last_used: Option<SystemTime>,
+    /// What its blocks are of; `None` if it is damaged, or of another version of this library.
+    pub name: Option<String>,
+}
+
+/// The files of kept prefixes in a folder, least recently used first; none if there is no such folder.
+///
+/// # Errors
+/// What the system says if the folder cannot be listed.
+pub fn prefix_files(folder: &Path) -> io::Result<Vec<PrefixFile>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let of_blocks = paths.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
+    let mut files: Vec<PrefixFile> = of_blocks
+        .filter_map(|path| {
+            let found = fs::metadata(&path).ok()?;
+            let mut head = Vec::new();
+            let read = File::open(&path).and_then(|file| file.take(Layout::HEAD).read_to_end(&mut head));
+            let name = read.ok().and_then(|_| name_in(&head));
+            Some(PrefixFile { path, bytes: found.len(), last_used: found.modified().ok(), name })
+        })
+        .collect();
+    files.sort_by(|a, b| (a.last_used, &a.path).cmp(&(b.last_used, &b.path)));
+    Ok(files)
+}
+
+/// A folder with its limit.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    /// Most bytes of all files of blocks together.
+    pub(super) limit: u64,
+}
+
+impl Folder {
+    /// Makes the folder, for this user alone: what is kept is what was said.
+    pub(super) fn create(&self) -> io::Result<()> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.path)
+    }
+
+    /// Opens a file in it, for this user alone, or makes it.
+    pub(super) fn open(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(self.path.join(name))
+    }
+
+    /// Sets the length of a file in it to `bytes`, if the folder stays within its limit then. Files that nobody has
+    /// open are removed for that, the one that was not used for longest first. Whether it was done.
+    pub(super) fn resize(&self, file: &File, path: &Path, bytes: u64) -> io::Result<bool> {
+        let lock = self.open("lock")?;
+        lock.lock()?;
+        let mut others = prefix_files(&self.path)?;
+        others.retain(|other| other.path != path);
+        let mut held: u64 = others.iter().map(|other| other.bytes).sum();
+        for other in &others {
+            if held.saturating_add(bytes) <= self.limit {
+                break;
+            }
+            // Who has it open holds its lock.
+            let is_free = File::open(&other.path).is_ok_and(|file| file.try_lock().is_ok());
+            if is_free && fs::remove_file(&other.path).is_ok() {
+                held -= other.bytes;
+            }
+        }
+        let fits = held.saturating_add(bytes) <= self.limit;
+        if fits {
+            file.set_len(bytes)?;
+        }
+        Ok(fits)
+    }
+}

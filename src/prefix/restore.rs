@@ -1,0 +1,196 @@
+//! Blocks that were found, brought back in order.
+//!
+//! Reading a file and checking what was read take about as long as putting it where it is needed, so threads read
+//! ahead. They are as many as the machine can use, and end with the call.
+
+use std::{
+    num::NonZero,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use super::{
+    counts::Counters,
+    file::{BlockFile, Place},
+    key::Link,
+    memory::Block,
+    store::Shelf,
+};
+
+/// Threads that read ahead: hashing keeps up with a fast disk, and with its cache, by two or three.
+const MOST_READERS: usize = 3;
+/// Blocks that may be read before they are needed: each reader has one in hand and one ready.
+const AHEAD: usize = 2 * MOST_READERS;
+
+/// Tokens that were served, by where they were. Plain data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Tokens from memory.
+    pub memory: usize,
+    /// Tokens from a file.
+    pub disk: usize,
+}
+
+/// The blocks that are kept of the beginning of a text.
+#[derive(Debug)]
+pub struct Found<'t> {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) text: Vec<Link<'t>>,
+    /// Of the first blocks.
+    pub(super) in_memory: Vec<Arc<Block>>,
+    /// Of those after them.
+    pub(super) on_disk: Vec<Place>,
+}
+
+impl Found<'_> {
+    /// Blocks, from the first of the text on.
+    pub fn blocks(&self) -> usize {
+        self.in_memory.len() + self.on_disk.len()
+    }
+
+    /// Hands the blocks from number `first` on to `load`, in order, until one of them turns out to be damaged.
+    ///
+    /// # Errors
+    /// The first of `load`.
+    pub fn load<E>(self, first: usize, mut load: impl FnMut(&[u8]) -> Result<(), E>) -> Result<Served, E> {
+        let Self { shelf, text, in_memory, on_disk } = self;
+        let mut served = Served::default();
+        let tokens = shelf.block_tokens();
+        let loaded = in_memory.iter().skip(first).try_for_each(|block| {
+            load(&block.bytes)?;
+            served.memory += tokens;
+            Ok(())
+        });
+        let first_read = first.max(in_memory.len());
+        // Blocks of this text do not leave for others of it; what was served may leave.
+        drop(in_memory);
+        let loaded = loaded.and_then(|()| match &shelf.file {
+            Some(file) if first_read < text.len() => {
+                let skipped = first_read - (text.len() - on_disk.len()).min(first_read);
+                let wanted: Vec<(Link<'_>, Place)> =
+                    text[first_read..].iter().copied().zip(on_disk.iter().skip(skipped).copied()).collect();
+                read_in_order(file, &wanted, |link, bytes| {
+                    load(&bytes)?;
+                    served.disk += tokens;
+                    shelf.take_in(&text, Arc::new(Block::new(link, bytes)));
+                    Ok(())
+                })
+            }
+            _ => Ok(()),
+        });
+        let counters = shelf.counters();
+        Counters::add(&counters.memory_tokens, served.memory);
+        Counters::add(&counters.disk_tokens, served.disk);
+        Counters::add(&counters.hits, usize::from(served != Served::default()));
+        loaded.map(|()| served)
+    }
+}
+
+/// How far the reading of some blocks is.
+#[derive(Default)]
+struct Progress {
+    /// The next block that nobody reads yet.
+    next: usize,
+    /// Blocks that were handed on.
+    taken: usize,
+    /// What was read and not handed on, by the block's place in the order; `None` of one that is damaged.
+    ready: Vec<(usize, Option<Vec<u8>>)>,
+    /// Nothing more is wanted.
+    is_over: bool,
+}
+
+struct Reading<'r> {
+    file: &'r BlockFile,
+    wanted: &'r [(Link<'r>, Place)],
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+impl Reading<'_> {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads ahead until nothing is left.
+    fn read_ahead(&self) {
+        let mut progress = self.progress();
+        loop {
+            if progress.is_over || progress.next >= self.wanted.len() {
+                return;
+            }
+            if progress.next >= progress.taken + AHEAD {
+                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let number = progress.next;
+            progress.next += 1;
+            drop(progress);
+            let read = self.file.read(&self.wanted[number].1);
+            progress = self.progress();
+            progress.ready.push((number, read));
+            self.changed.notify_all();
+        }
+    }
+
+    /// The block of this place in the order, read here if nobody reads it yet.
+    fn take(&self, number: usize) -> Option<Vec<u8>> {
+        let mut progress = self.progress();
+        if progress.next == number {
+            progress.next += 1;
+            progress.taken = number + 1;
+            drop(progress);
+            return self.file.read(&self.wanted[number].1);
+        }
+        loop {
+            if let Some(place) = progress.ready.iter().position(|(ready, _)| *ready == number) {
+                progress.taken = number + 1;
+                self.changed.notify_all();
+                return progress.ready.swap_remove(place).1;
+            }
+            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn end(&self) {
+        self.progress().is_over = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Ends the reading, however it ends.
+struct End<'r>(&'r Reading<'r>);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Reads blocks of a file and hands them on in order; ends at the first that is damaged, which is dropped.
+fn read_in_order<'t, E>(
+    file: &BlockFile,
+    wanted: &[(Link<'t>, Place)],
+    mut hand_on: impl FnMut(&Link<'t>, Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let reading = Reading { file, wanted, progress: Mutex::default(), changed: Condvar::new() };
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    // One is the caller, who has other things to do.
+    let readers = MOST_READERS.min(processors).min(wanted.len().saturating_sub(1));
+    thread::scope(|scope| {
+        let _end = End(&reading);
+        for _ in 0..readers {
+            // Without threads the caller reads by itself.
+            let _ = thread::Builder::new().spawn_scoped(scope, || reading.read_ahead());
+        }
+        for (number, (link, place)) in wanted.iter().enumerate() {
+            match reading.take(number) {
+                Some(bytes) => hand_on(link, bytes)?,
+                None => {
+                    file.drop_damaged(link, place);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    })
+}
