@@ -75,6 +75,13 @@ fn open(family: &str, container: Container) -> Model {
     opened.unwrap_or_else(|error| panic!("{family} as {container:?}: {error}"))
 }
 
+/// A family whose model knows texts of `context` tokens.
+pub(crate) fn of_context(family: &str, context: usize) -> TinyModel {
+    let longer = |config: &mut Value| config["max_position_embeddings"] = json!(context);
+    let model = open_folder(family, longer).unwrap_or_else(|error| panic!("{family}: {error}"));
+    TinyModel::of(format!("{family} of {context} tokens"), model, WeightFormat::BF16)
+}
+
 /// All of them, each opened once.
 pub(crate) fn models() -> &'static [TinyModel] {
     static MODELS: OnceLock<Vec<TinyModel>> = OnceLock::new();

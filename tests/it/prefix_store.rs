@@ -22,7 +22,7 @@ use crate::tiny_model::{Dice, everything};
 /// Tokens of a block.
 const TOKENS: usize = 4;
 /// Bytes of a block.
-const BYTES: usize = 600;
+const BYTES: usize = 4000;
 /// Bytes that a block takes in memory: with its tokens and what stands beside it.
 const IN_MEMORY: u64 = (BYTES + 4 * TOKENS) as u64 + 512;
 /// Bytes of a file without blocks, of its headers, and of a block in it.
@@ -146,7 +146,7 @@ fn history(case: u64) -> [u64; 3] {
     let mut dice = Dice::new(case);
     let folder = tempfile::tempdir().unwrap();
     let memory = dice.below(9) as u64 * IN_MEMORY + dice.below(300) as u64;
-    let disk = HEAD + TABLE + dice.within(1, 20) as u64 * ON_DISK;
+    let disk = HEAD + TABLE + dice.within(1, 40) as u64 * ON_DISK;
     let has_disk = dice.chance(75);
     let limits = limits(memory, has_disk.then_some((folder.path(), disk)));
     let (mut texts, mut kept) = (Vec::new(), BTreeSet::new());
@@ -158,9 +158,9 @@ fn history(case: u64) -> [u64; 3] {
             *sum += more;
         }
     };
-    for _ in 0..dice.within(5, 30) {
+    for _ in 0..dice.within(10, 40) {
         let text = any_text(&mut texts, &mut dice);
-        let of = dice.below(3);
+        let of = *dice.pick(&[0, 0, 0, 1, 2]);
         match dice.below(10) {
             0..5 => {
                 open.keep(of, &text);
@@ -188,6 +188,9 @@ fn history(case: u64) -> [u64; 3] {
                     damage(&the_file(folder.path()), &mut dice);
                 }
                 open = Open::new(&limits);
+                for text in &texts {
+                    open.serve(of, text, 0);
+                }
             }
         }
         if dice.chance(30) {
@@ -278,9 +281,7 @@ fn a_folder_that_cannot_be_used_leaves_memory_and_says_why() {
     let taken = folder.path().join("file");
     fs::write(&taken, "no folder").unwrap();
     let text: Vec<u32> = (0..5 * TOKENS as u32).collect();
-    for (place, bytes, why) in
-        [(taken, 1 << 20, "directory"), (folder.path().join("small"), HEAD, "raise it")]
-    {
+    for (place, bytes, why) in [(taken, 1 << 20, "exists"), (folder.path().join("small"), HEAD, "raise it")] {
         let open = Open::new(&limits(100 * IN_MEMORY, Some((&place, bytes))));
         open.keep(0, &text);
         open.store.flush();
