@@ -6,9 +6,12 @@ use std::{
     sync::OnceLock,
 };
 
-/// The program, to be given arguments.
+/// The program, to be given arguments. It keeps no prefixes on disk unless it is told to: programs of one cache folder
+/// would find those of others, and one of them says that the file is in use.
 pub(crate) fn yggc() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_yggc"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_yggc"));
+    command.env("YGG_PREFIX_DISK", "off");
+    command
 }
 
 /// The default model, in the user's own cache. Fetched by the first test on this machine that asks; the lock of the

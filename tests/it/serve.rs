@@ -19,6 +19,7 @@ mod metrics;
 mod numbers;
 mod openai;
 mod page;
+mod prefixes;
 mod prompts;
 mod responses;
 mod server;

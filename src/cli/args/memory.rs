@@ -27,10 +27,12 @@ pub(crate) struct PrefixArgs {
     /// Most bytes of memory for what was computed of earlier prompts and answers, as in 500M: none is read twice. 0 or
     /// off keeps the text before alone. Changes no answer [default: an eighth of the free memory, at most 2G; off with
     /// --memory]
-    #[arg(long, value_name = "SIZE", value_parser = size_or_off, allow_negative_numbers = true, help_heading = "Cache")]
+    #[arg(long, value_name = "SIZE", value_parser = size_or_off, allow_negative_numbers = true,
+          env = "YGG_PREFIX_MEMORY", help_heading = "Cache")]
     pub(crate) prefix_memory: Option<u64>,
     /// Most bytes of the cache folder for the same, as in 4G, so that it is there after a restart; texts are readable
     /// there. 0 or off keeps nothing on disk [default: a tenth of the free disk, at most 8G; off with --memory]
-    #[arg(long, value_name = "SIZE", value_parser = size_or_off, allow_negative_numbers = true, help_heading = "Cache")]
+    #[arg(long, value_name = "SIZE", value_parser = size_or_off, allow_negative_numbers = true,
+          env = "YGG_PREFIX_DISK", help_heading = "Cache")]
     pub(crate) prefix_disk: Option<u64>,
 }
