@@ -326,7 +326,7 @@ fn history(kind: Kind, case: u64) -> usize {
 #[track_caller]
 fn check(kind: Kind, usual: u64, all: u64) {
     let tried = match (is_cuda(), everything()) {
-        (true, _) => usual.div_ceil(16),
+        (true, _) => usual.div_ceil(40),
         (false, true) => all,
         (false, false) => usual,
     };
@@ -459,19 +459,19 @@ fn engines_share_what_is_kept_and_later_ones_find_it_on_disk() {
     let store = || store(100, Some((folder.path(), 100)), 1 << 20);
     {
         let first = store();
-        let [mut one, mut other] = [0, 1].map(|_| open(Some(&first), 256, KvFormat::F16));
+        let [mut one, mut other, mut third] = [0, 1, 2].map(|_| open(Some(&first), 256, KvFormat::F16));
         assert_eq!(ask(&mut one, 0, Reuse::Nothing), (expected[0].clone(), Served::default(), 0));
         assert_eq!(ask(&mut other, 0, Reuse::Prefix), (expected[0].clone(), Served::default(), 0));
         let all = Served { memory: 192, disk: 0 };
-        assert_eq!(ask(&mut one, 0, Reuse::Prefix), (expected[0].clone(), all, 192));
+        assert_eq!(ask(&mut third, 0, Reuse::Prefix), (expected[0].clone(), all, 192));
         // Dropped before its end, and what it said is kept.
         let mut begun = other.generate(&request(1, Reuse::Prefix)).expect("it fits");
         begun.next().expect("a token").expect("a token");
         drop(begun);
         assert_eq!(
             ask(&mut one, 1, Reuse::Prefix).1,
-            Served { memory: 192 - 128, disk: 0 },
-            "after its own 128"
+            Served { memory: 64, disk: 0 },
+            "after 128 of its own"
         );
     }
     let later = store();

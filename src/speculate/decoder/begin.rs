@@ -20,7 +20,7 @@ pub enum Reuse {
     /// next turn of a conversation runs only what is new.
     #[default]
     Prefix,
-    /// Nothing: the whole prompt is run, and nothing of it is kept.
+    /// Nothing: the whole prompt is run, and no store of prefixes is read or written.
     Nothing,
 }
 
