@@ -33,6 +33,7 @@ mod tests;
 mod verify;
 
 pub(crate) use answer::{AnswerArgs, SamplingArgs};
+use cache::session_name;
 pub(crate) use cache::{CacheArgs, CacheCommand, EntryKind};
 pub(crate) use constraint::ConstraintArgs;
 pub(crate) use device::DeviceArgs;
@@ -470,6 +471,9 @@ pub(crate) struct RunArgs {
     /// Read the prompt from a file (UTF-8), - for standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) prompt_file: Option<PathBuf>,
+    /// Go on with the conversation of this name, which is kept in the cache folder; a new one if there is none
+    #[arg(long, value_name = "NAME", value_parser = session_name, conflicts_with = "raw")]
+    pub(crate) session: Option<String>,
     /// Chat even if standard input is no terminal; every line is a message
     #[arg(long, conflicts_with = "prompt_source")]
     pub(crate) chat: bool,

@@ -7,6 +7,7 @@
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
 //! <cache>/chat_history              lines typed in chats
+//! <cache>/sessions/                 see session.rs
 //! <cache>/contents/                 see contents.rs
 //! <cache>/hub/                      see fetch/hub.rs
 //! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
@@ -176,6 +177,11 @@ impl CacheDir {
     /// Lines typed in chats.
     pub(crate) fn chat_history(&self) -> PathBuf {
         self.root.join("chat_history")
+    }
+
+    /// The folder of conversations that go on (see `session.rs`), with a lock for each.
+    pub(crate) fn sessions(&self) -> PathBuf {
+        self.root.join("sessions")
     }
 
     /// The folder of kept prefixes, with a lock of its own, which the library takes to write there.

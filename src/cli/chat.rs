@@ -17,7 +17,9 @@ use crate::cli::{
     args::{AnswerArgs, RunArgs},
     cache::CachePlace,
     error::Failure,
-    output, settings, stats,
+    output,
+    session::Session,
+    settings, stats,
     stream::stream,
 };
 
@@ -41,8 +43,10 @@ struct Chat<'a> {
     shows_stats: bool,
     wrap: Wrap,
     interrupts: Option<Interrupts>,
-    /// Questions and answers in turn.
+    /// Questions and answers in turn, as far back as they fit.
     messages: Vec<Message>,
+    /// Where all of them are kept, if they are.
+    session: Option<Session>,
     /// End and report of the last answer.
     last: Option<(FinishReason, Report)>,
 }
@@ -52,7 +56,7 @@ struct Chat<'a> {
 pub(crate) fn command(
     engine: &mut Engine,
     args: &RunArgs,
-    compiled: Option<Matcher>,
+    (compiled, session): (Option<Matcher>, Option<Session>),
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if engine.loaded().chat_template()?.is_none() {
@@ -74,7 +78,8 @@ pub(crate) fn command(
         shows_stats: args.stats,
         wrap: Wrap::of_stdout(),
         interrupts,
-        messages: Vec::new(),
+        messages: session.as_ref().map(Session::messages).unwrap_or_default(),
+        session,
         last: None,
     };
     loop {
@@ -95,7 +100,7 @@ pub(crate) fn command(
             Input::Set(None) => chat.show_settings(),
             Input::Set(Some((name, value))) => chat.set(name, value.trim()),
             Input::Stats => chat.stats(),
-            Input::Reset => chat.messages.clear(),
+            Input::Reset => chat.reset()?,
             Input::Quit => return Ok(()),
             Input::Unknown(word) => {
                 output::remark(format_args!("there is no command {word}; /help names them"))
@@ -124,6 +129,32 @@ fn block(first: &str, lines: &mut Lines) -> Result<Option<String>, Failure> {
     let text = text.trim_end();
     let text = text.strip_suffix(BLOCK).unwrap_or(text).trim();
     Ok(if text.is_empty() { None } else { Some(text.to_owned()) })
+}
+
+/// The conversation, without its oldest turns if they leave no room for an answer, which is said, and how many messages
+/// these are. A message that does not fit by itself drops none.
+pub(crate) fn fitting(engine: &Engine, settings: &AnswerArgs, messages: &[Message]) -> (Prompt, usize) {
+    let context = engine.context();
+    let room = settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);
+    let prompt = |from: usize| settings.chat(messages[from..].iter().cloned());
+    for from in (0..messages.len()).step_by(2) {
+        let shorter = prompt(from);
+        // What the template refuses, the engine will refuse.
+        let Ok(ids) = shorter.token_ids(engine.loaded()) else { break };
+        let is_last = from + 1 == messages.len();
+        if ids.len() + if is_last { 1 } else { room } > context {
+            continue;
+        }
+        if from > 0 {
+            output::remark(format_args!(
+                "the context of {context} tokens is full: the oldest turns were dropped, {} of them; --context N \
+                 holds more",
+                from / 2
+            ));
+        }
+        return (shorter, from);
+    }
+    (prompt(0), 0)
 }
 
 impl Chat<'_> {
@@ -157,6 +188,9 @@ impl Chat<'_> {
                 if self.shows_stats {
                     output::remark(stats::table(reason, &report).trim_end());
                 }
+                if let Some(session) = &mut self.session {
+                    session.add(text, &answer)?;
+                }
                 self.messages.push(Message::new(Role::Assistant, answer));
                 self.last = Some((reason, report));
             }
@@ -169,35 +203,22 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// The conversation, without its oldest turns if they leave no room for an answer. A message that does not fit by
-    /// itself drops none.
+    /// Begins anew.
+    fn reset(&mut self) -> Result<(), Failure> {
+        self.messages.clear();
+        self.session.as_mut().map_or(Ok(()), Session::reset)
+    }
+
     fn prompt(&mut self) -> Prompt {
-        let context = self.engine.context();
-        let room = self.settings.max_tokens.unwrap_or(usize::MAX).min(context / ANSWERS_PART);
-        let prompt = |from: usize| self.settings.chat(self.messages[from..].iter().cloned());
-        let whole = prompt(0);
         if !self.drops_old {
-            return whole;
+            return self.settings.chat(self.messages.iter().cloned());
         }
-        for from in (0..self.messages.len()).step_by(2) {
-            let shorter = prompt(from);
-            // What the template refuses, the engine will refuse.
-            let Ok(ids) = shorter.token_ids(self.engine.loaded()) else { break };
-            let is_last = from + 1 == self.messages.len();
-            if ids.len() + if is_last { 1 } else { room } > context {
-                continue;
-            }
-            if from > 0 {
-                self.messages.drain(..from);
-                output::remark(format_args!(
-                    "the context of {context} tokens is full: the oldest turns were dropped, {} of them; /set drop \
-                     off refuses messages instead, --context N holds more",
-                    from / 2
-                ));
-            }
-            return shorter;
+        let (prompt, dropped) = fitting(self.engine, &self.settings, &self.messages);
+        if dropped > 0 {
+            self.messages.drain(..dropped);
+            output::remark("/set drop off refuses messages instead of dropping turns");
         }
-        whole
+        prompt
     }
 
     fn show_settings(&self) {

@@ -37,6 +37,7 @@ mod run;
 mod score;
 #[cfg(feature = "serve")]
 mod serve;
+mod session;
 mod settings;
 mod stats;
 mod stream;

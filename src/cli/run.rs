@@ -10,6 +10,7 @@ use crate::cli::{
     drafter_state,
     error::Failure,
     fetch, loading, output, planning, prefixes,
+    session::Session,
     settings::{self, Machine},
     stats,
     stream::stream,
@@ -40,7 +41,8 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     }
     // Said before a prompt is run.
     let compiled = constraint.as_ref().map(|constraint| engine.loaded().matcher(constraint)).transpose()?;
-    answer(&mut engine, args, (prompt, compiled), cache)?;
+    let session = args.session.as_deref().map(|name| Session::open(name, cache)).transpose()?;
+    answer(&mut engine, args, (prompt, compiled, session), cache)?;
     args.drafter_state.as_deref().map_or(Ok(()), |file| drafter_state::keep(&mut engine, file))
 }
 
@@ -48,25 +50,42 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
 fn answer(
     engine: &mut Engine,
     args: &RunArgs,
-    (prompt, compiled): (Option<String>, Option<Matcher>),
+    (prompt, compiled, mut session): (Option<String>, Option<Matcher>, Option<Session>),
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if args.stats {
         output::remark(stats::memory(engine.memory()));
     }
-    let Some(text) = prompt else { return chat::command(engine, args, compiled, cache) };
-    let prompt =
-        if args.raw { Prompt::Raw(text) } else { args.answer.chat([Message::new(Role::User, text)]) };
+    let Some(text) = prompt else { return chat::command(engine, args, (compiled, session), cache) };
+    let question = Message::new(Role::User, &*text);
+    let prompt = match &session {
+        None if args.raw => Prompt::Raw(text.clone()),
+        None => args.answer.chat([question]),
+        Some(session) => {
+            let messages: Vec<Message> = session.messages().into_iter().chain([question]).collect();
+            chat::fitting(engine, &args.answer, &messages).0
+        }
+    };
     let speculation = settings::speculation(args);
     let constraint = compiled.as_ref().map(|compiled| compiled.constraint().clone());
     let request = Request { constraint, compiled, speculation, ..settings::request(&args.answer, prompt) };
     let (reason, report) = if args.json {
         let answer = engine.generate(&request)?.collect_answer()?;
+        if let Some(session) = &mut session {
+            session.add(&text, &answer.text)?;
+        }
         output::json(&stats::AnswerJson::new(&answer))?;
         (answer.finish_reason, answer.report)
     } else {
-        let (reason, report) = stream(engine, &request, |text| output::text(text))?;
+        let mut answer = String::new();
+        let (reason, report) = stream(engine, &request, |text| {
+            answer.push_str(text);
+            output::text(text)
+        })?;
         output::text("\n")?;
+        if let Some(session) = &mut session {
+            session.add(&text, &answer)?;
+        }
         if let Some(cut) = stats::cut(reason, &report, args.answer.max_tokens) {
             output::remark(cut);
         }

@@ -108,6 +108,7 @@ mod schedules;
 mod schema_suite;
 #[cfg(feature = "serve")]
 mod serve;
+mod sessions;
 mod skip_search;
 mod split_models;
 mod streaming;

@@ -468,11 +468,7 @@ fn engines_share_what_is_kept_and_later_ones_find_it_on_disk() {
         let mut begun = other.generate(&request(1, Reuse::Prefix)).expect("it fits");
         begun.next().expect("a token").expect("a token");
         drop(begun);
-        assert_eq!(
-            ask(&mut one, 1, Reuse::Prefix).1,
-            Served { memory: 64, disk: 0 },
-            "after 128 of its own"
-        );
+        assert_eq!(ask(&mut one, 1, Reuse::Prefix).1, Served { memory: 64, disk: 0 }, "after 128 of its own");
     }
     let later = store();
     let mut longer = open(Some(&later), 300, KvFormat::F16);

@@ -2,6 +2,19 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+/// Most characters of the name of a session: names of files may have 255 bytes.
+const MOST_NAME: usize = 100;
+
+/// The name of a session, which is that of a file.
+pub(super) fn session_name(text: &str) -> Result<String, String> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let is_named = text.chars().all(is_plain) && !text.starts_with(['.', '-']);
+    if is_named && (1..=MOST_NAME).contains(&text.len()) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("expected 1 to {MOST_NAME} letters, digits, `-`, `_` and `.`, and a letter or digit first"))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
@@ -24,7 +37,7 @@ pub(crate) enum CacheCommand {
     },
     /// Remove all entries of some kinds
     Clear {
-        /// The kinds [default: all but hub, whose files other programs use too]
+        /// The kinds [default: all but hub, whose files other programs use too, and session, which nothing makes again]
         #[arg(value_name = "KIND", value_enum)]
         kinds: Vec<EntryKind>,
     },
@@ -43,6 +56,8 @@ pub(crate) enum EntryKind {
     Packed,
     /// A plan made on first use, with its profile
     Plan,
+    /// A conversation of `yggc run --session`
+    Session,
     /// Why no plan could be made on first use; without it the next use tries again
     Failure,
     /// Kernels compiled for a GPU
@@ -61,6 +76,7 @@ impl EntryKind {
             Self::Hub => "hub",
             Self::Packed => "packed",
             Self::Plan => "plan",
+            Self::Session => "session",
             Self::Failure => "failure",
             Self::Kernels => "kernels",
             Self::Contents => "contents",

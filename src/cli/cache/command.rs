@@ -22,8 +22,10 @@ pub(crate) fn command(args: &CacheArgs, cache: &CachePlace) -> Result<(), Failur
         CacheCommand::List { json: false } => output::text(table(&entries, cache)?),
         CacheCommand::Rm { names } => remove(&named(&entries, names)?),
         CacheCommand::Clear { kinds } => {
-            let is_meant =
-                |kind| if kinds.is_empty() { kind != EntryKind::Hub } else { kinds.contains(&kind) };
+            let is_meant = |kind| match kinds.is_empty() {
+                true => !matches!(kind, EntryKind::Hub | EntryKind::Session),
+                false => kinds.contains(&kind),
+            };
             remove(&entries.iter().filter(|entry| is_meant(entry.kind)).collect::<Vec<_>>())
         }
         CacheCommand::Check => check(&entries),

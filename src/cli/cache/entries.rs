@@ -18,7 +18,7 @@ use crate::cli::{
     args::EntryKind,
     error::Failure,
     fetch::{HubSettings, KNOWN_MODELS},
-    output,
+    output, session,
 };
 
 /// An entry, which is removed as a whole.
@@ -48,6 +48,7 @@ pub(crate) fn entries(place: &CachePlace) -> Result<Vec<Entry>, Failure> {
     entries.extend(hub(&cache, place)?);
     entries.extend(packed(&cache)?);
     entries.extend(plans(&cache)?);
+    entries.extend(sessions(&cache)?);
     let folders = [
         (EntryKind::Kernels, "kernels", None),
         (EntryKind::Contents, "contents", None),
@@ -137,6 +138,7 @@ impl Entry {
                 };
                 Ok(self.paths.iter().find_map(of_file))
             }
+            EntryKind::Session => Ok(session::turns(&self.paths[0]).err().map(|error| error.to_string())),
             EntryKind::Hub
             | EntryKind::Failure
             | EntryKind::Kernels
@@ -233,6 +235,22 @@ fn plans(cache: &CacheDir) -> Result<Vec<Entry>, CacheError> {
         Entry::new(kind, name, about, paths, Some(folder.join("lock")))
     };
     by_key.into_iter().map(of_key).collect()
+}
+
+/// Conversations that go on.
+fn sessions(cache: &CacheDir) -> Result<Vec<Entry>, CacheError> {
+    let folder = cache.sessions();
+    let of_file = |path: PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let lock = session::lock_of(&folder, &name);
+        let about = match session::turns(&path) {
+            Ok(turns) => format!("turns: {turns}"),
+            Err(error) => format!("cannot be used: {error}"),
+        };
+        Entry::new(EntryKind::Session, name, about, vec![path, lock.clone()], Some(lock))
+    };
+    let files = listed(&folder)?.into_iter().filter(|path| has_extension(path, session::EXTENSION));
+    files.map(of_file).collect()
 }
 
 fn about_plan(path: &Path) -> String {
