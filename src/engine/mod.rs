@@ -53,9 +53,8 @@ pub use tuning::tune;
 use crate::{
     model::Model,
     plan,
-    prefix::Shelf,
     runtime::{Memory, SessionOptions},
-    speculate::{Begin, Decoder, DrafterState},
+    speculate::{Begin, Decoder, DrafterState, KeptPrefixes},
 };
 use drafting::Drafting;
 use generation::Terms;
@@ -106,7 +105,7 @@ pub struct Engine {
     loaded: Arc<Loaded>,
     decoder: Decoder,
     /// Where prefixes are kept, if they are.
-    prefixes: Option<Arc<Shelf>>,
+    prefixes: Option<KeptPrefixes>,
     session_options: SessionOptions,
     /// Bytes of the sessions of drafter models, and of the hidden rows that they read.
     bytes_beside: usize,
@@ -178,9 +177,9 @@ impl Engine {
         for steps in &mut bands {
             steps.drafter = drafting::make_drafter(&steps.sub_plan, &session, options)?;
         }
-        let decoder = Decoder::new(session, bands)?;
-        let shelf = |store| prefixes::shelf(store, &loaded, decoder.session());
-        let prefixes = options.prefixes.as_ref().map(shelf).transpose()?;
+        let mut decoder = Decoder::new(session, bands)?;
+        let shelves = |store| prefixes::shelves(store, &loaded, &mut decoder);
+        let prefixes = options.prefixes.as_ref().map(shelves).transpose()?;
         Ok(Self { loaded, decoder, prefixes, session_options, bytes_beside: beside, backgrounds })
     }
 
@@ -276,7 +275,8 @@ impl Engine {
         self.generate(&Request { max_tokens, sampling, ..Request::new(prompt) })
     }
 
-    /// Forgets the text of the last request with its keys and values: the next one runs its whole prompt.
+    /// Forgets the text of the last request with its keys and values: the next one runs its whole prompt, but for what
+    /// a store of [prefixes](Options::prefixes) has of it.
     pub fn forget(&mut self) {
         self.decoder.forget();
     }

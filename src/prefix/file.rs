@@ -378,7 +378,7 @@ fn touch(file: &File) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prefix::{Owner, key::chain};
+    use crate::prefix::{KeptText, Owner, key::chain};
 
     const LAYOUT: Layout = Layout { block_tokens: 4, block_bytes: 9000 };
 
@@ -411,7 +411,7 @@ mod tests {
     }
 
     fn links(text: &[u32]) -> Vec<Link<'_>> {
-        chain(BlockKey::root(&binding(), &Owner::default()), text, 4)
+        chain(&binding(), &KeptText { owner: &Owner::default(), lead: &[], tokens: text }, 4)
     }
 
     fn payload(link: &Link<'_>) -> Vec<u8> {

@@ -54,6 +54,17 @@ impl fmt::Debug for Owner {
     }
 }
 
+/// A text of which blocks are kept, or looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptText<'t> {
+    /// Whose it is.
+    pub owner: &'t Owner,
+    /// What is before the first block, and decides the bytes of all.
+    pub lead: &'t [u32],
+    /// The tokens from the first block on.
+    pub tokens: &'t [u32],
+}
+
 /// Names a block: a digest of binding, owner and all tokens up to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockKey(pub(super) [u8; 32]);
@@ -97,8 +108,10 @@ pub(super) struct Link<'t> {
 }
 
 /// The whole blocks of a text, from the first on.
-pub(super) fn chain(root: BlockKey, tokens: &[u32], block_tokens: usize) -> Vec<Link<'_>> {
-    let mut parent = root;
+pub(super) fn chain<'t>(binding: &Binding, text: &KeptText<'t>, block_tokens: usize) -> Vec<Link<'t>> {
+    let KeptText { owner, lead, tokens } = *text;
+    let root = BlockKey::root(binding, owner);
+    let mut parent = if lead.is_empty() { root } else { root.after(lead) };
     let of_block = |(number, tokens)| {
         let key = parent.after(tokens);
         let link = Link { key, parent, number, tokens };

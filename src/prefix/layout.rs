@@ -190,15 +190,15 @@ fn u32_bytes(n: usize) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prefix::{Owner, key::chain};
+    use crate::prefix::{KeptText, Owner, key::chain};
 
     const LAYOUT: Layout = Layout { block_tokens: 8, block_bytes: 5000 };
 
     fn header() -> Header {
         let binding = Binding::new("a model", ["kernels"]);
-        let root = BlockKey::root(&binding, &Owner::of_secret(b"key"));
         let tokens: Vec<u32> = (0..16).map(|token| token * 77_777).collect();
-        let Link { key, parent, number, tokens } = chain(root, &tokens, 8)[1];
+        let text = KeptText { owner: &Owner::of_secret(b"key"), lead: &[], tokens: &tokens };
+        let Link { key, parent, number, tokens } = chain(&binding, &text, 8)[1];
         Header { key, parent, digest: [9; 32], number, tokens: tokens.to_vec(), written: 1 << 40 | 3 }
     }
 

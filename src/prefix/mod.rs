@@ -34,7 +34,7 @@ mod writer;
 
 pub use counts::PrefixCounts;
 pub use folder::{PrefixFile, prefix_files};
-pub use key::{Binding, Owner};
+pub use key::{Binding, KeptText, Owner};
 pub use note::PrefixNote;
 pub use restore::{Found, Served};
 pub use store::{PrefixDisk, PrefixLimits, PrefixStore, Shelf};

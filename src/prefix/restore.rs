@@ -10,7 +10,6 @@ use std::{
 };
 
 use super::{
-    counts::Counters,
     file::{BlockFile, Place},
     key::Link,
     memory::Block,
@@ -78,10 +77,6 @@ impl Found<'_> {
             }
             _ => Ok(()),
         });
-        let counters = shelf.counters();
-        Counters::add(&counters.memory_tokens, served.memory);
-        Counters::add(&counters.disk_tokens, served.disk);
-        Counters::add(&counters.hits, usize::from(served != Served::default()));
         loaded.map(|()| served)
     }
 }

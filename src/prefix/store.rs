@@ -8,11 +8,11 @@ use std::{
 };
 
 use super::{
-    Binding, Found, Owner, PrefixCounts, PrefixNote,
+    Binding, Found, KeptText, PrefixCounts, PrefixNote, Served,
     counts::Counters,
     file::BlockFile,
     folder::Folder,
-    key::{BlockKey, Link, chain},
+    key::{Link, chain},
     layout::Layout,
     memory::{Block, Memory, Room, bytes_of},
     writer::{Job, Writer},
@@ -151,13 +151,17 @@ impl Shelf {
         self.layout.block_tokens
     }
 
-    pub(super) fn counters(&self) -> &Counters {
-        &self.store.counters
+    /// Counts what a request was served.
+    pub fn count(&self, served: &Served) {
+        let counters = &self.store.counters;
+        Counters::add(&counters.memory_tokens, served.memory);
+        Counters::add(&counters.disk_tokens, served.disk);
+        Counters::add(&counters.hits, usize::from(*served != Served::default()));
     }
 
     /// The blocks of a text that its owner has here, from the first on.
-    pub fn find<'t>(self: &Arc<Self>, owner: &Owner, tokens: &'t [u32]) -> Found<'t> {
-        let mut text = chain(BlockKey::root(&self.binding, owner), tokens, self.layout.block_tokens);
+    pub fn find<'t>(self: &Arc<Self>, text: &KeptText<'t>) -> Found<'t> {
+        let mut text = chain(&self.binding, text, self.layout.block_tokens);
         let in_memory: Vec<Arc<Block>> = {
             let memory = locked(&self.store.memory);
             text.iter().map_while(|link| memory.tree.get(link).cloned()).collect()
@@ -174,11 +178,10 @@ impl Shelf {
     /// The first of `save`; the blocks before are kept.
     pub fn keep<E>(
         &self,
-        owner: &Owner,
-        tokens: &[u32],
+        text: &KeptText<'_>,
         mut save: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let text = chain(BlockKey::root(&self.binding, owner), tokens, self.layout.block_tokens);
+        let text = chain(&self.binding, text, self.layout.block_tokens);
         for link in &text {
             let is_on_disk = self.file.as_ref().is_none_or(|file| !file.is_writable() || file.has(link));
             let here = {

@@ -129,21 +129,19 @@ fn worth<V>(clock: u64, uses: u64, node: &Node<V>) -> Worth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prefix::{
-        Binding, Owner,
-        key::{BlockKey, chain},
-    };
+    use crate::prefix::{Binding, KeptText, Owner, key::chain};
 
     fn text(seed: u32, blocks: u32) -> Vec<u32> {
         (0..4 * blocks).map(|place| seed * 1000 + place).collect()
     }
 
-    fn root() -> BlockKey {
-        BlockKey::root(&Binding::new("test", ["a"]), &Owner::default())
+    fn links(tokens: &[u32]) -> Vec<Link<'_>> {
+        let text = KeptText { owner: &Owner::default(), lead: &[], tokens };
+        chain(&Binding::new("test", ["a"]), &text, 4)
     }
 
     fn add(tree: &mut Tree<u32>, tokens: &[u32], values: u32) {
-        for link in chain(root(), tokens, 4) {
+        for link in links(tokens) {
             if tree.has_place_for(&link) {
                 tree.insert(&link, link.tokens.into(), values + link.number);
             }
@@ -156,7 +154,7 @@ mod tests {
         let (first, second) = (text(1, 3), text(2, 3));
         add(&mut tree, &first, 10);
         add(&mut tree, &second, 20);
-        chain(root(), &first, 4).iter().for_each(|link| tree.touch(&link.key));
+        links(&first).iter().for_each(|link| tree.touch(&link.key));
         let mut left = Vec::new();
         while let Some(value) = tree.take_cheapest(|_, _| true) {
             left.push(value);
@@ -169,7 +167,7 @@ mod tests {
     fn a_block_without_the_one_before_it_has_no_place_and_leaves_with_it() {
         let mut tree = Tree::new();
         let tokens = text(3, 4);
-        let links = chain(root(), &tokens, 4);
+        let links = links(&tokens);
         assert!(!tree.has_place_for(&links[1]));
         add(&mut tree, &tokens, 0);
         assert_eq!((tree.get(&links[3]), tree.nodes.len()), (Some(&3), 4));
@@ -185,7 +183,7 @@ mod tests {
         let mut tree = Tree::new();
         let (tokens, others) = (text(4, 1), text(5, 1));
         add(&mut tree, &tokens, 7);
-        let link = chain(root(), &tokens, 4)[0];
+        let link = links(&tokens)[0];
         assert_eq!(tree.get(&link), Some(&7));
         assert_eq!(tree.get(&Link { tokens: &others, ..link }), None);
     }

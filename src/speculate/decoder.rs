@@ -24,6 +24,7 @@ mod step;
 mod verification;
 
 pub use begin::{Begin, Reuse};
+pub use kept::KeptPrefixes;
 pub use reading::{ReadBranches, Reading};
 pub use step::StepReport;
 

@@ -52,6 +52,8 @@ pub struct Stats {
     pub reused: u64,
     /// Those of them that a store of prefixes served.
     pub served: Served,
+    /// Tokens of the text that a store served to the drafter's own cache.
+    pub served_to_drafter: Served,
     /// Time of the prefill.
     pub prefill: Duration,
     stage_time: [Duration; StepStage::ALL.len()],
@@ -78,6 +80,7 @@ impl Default for Stats {
             skip_search: None,
             reused: 0,
             served: Served::default(),
+            served_to_drafter: Served::default(),
             prefill: Duration::ZERO,
             stage_time: [Duration::ZERO; StepStage::ALL.len()],
             by_proposer: [ProposerCounts::default(); DrafterId::ALL.len()],

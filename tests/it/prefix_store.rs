@@ -14,7 +14,7 @@ use std::{
 };
 
 use yggc::prefix::{
-    Binding, Owner, PrefixDisk, PrefixLimits, PrefixNote, PrefixStore, Served, Shelf, prefix_files,
+    Binding, KeptText, Owner, PrefixDisk, PrefixLimits, PrefixNote, PrefixStore, Served, Shelf, prefix_files,
 };
 
 use crate::tiny_model::{Dice, everything};
@@ -68,12 +68,13 @@ impl Open {
             to.copy_from_slice(&bytes_of(of, &text[..(block + 1) * TOKENS]));
             Ok::<(), Infallible>(())
         };
-        self.shelf.keep(&owner(of), text, save).unwrap();
+        self.shelf.keep(&KeptText { owner: &owner(of), lead: &[], tokens: text }, save).unwrap();
     }
 
     /// Serves what there is of a text from block `first` on, checks it, and says which blocks there were.
     fn serve(&self, of: usize, text: &[u32], first: usize) -> (usize, Served) {
-        let found = self.shelf.find(&owner(of), text);
+        let owner = owner(of);
+        let found = self.shelf.find(&KeptText { owner: &owner, lead: &[], tokens: text });
         let blocks = found.blocks();
         let mut next = first;
         let served = found.load(first, |bytes| {
@@ -82,6 +83,7 @@ impl Open {
             Ok::<(), Infallible>(())
         });
         let served = served.unwrap();
+        self.shelf.count(&served);
         assert_eq!(served.memory + served.disk, (next - first) * TOKENS, "of {blocks} blocks");
         (next, served)
     }
@@ -236,7 +238,11 @@ fn a_text_comes_back_after_a_restart_and_from_memory_the_next_time() {
     assert_eq!(open.serve(0, &text, 0).0, 0, "another owner");
     assert_eq!(open.serve(2, &text, 0).0, 0, "another owner");
     let other = open.store.shelf(Binding::new("a model", ["kernels", "another format"]), TOKENS, BYTES);
-    assert_eq!(other.find(&owner(1), &text).blocks(), 0, "another binding");
+    assert_eq!(
+        other.find(&KeptText { owner: &owner(1), lead: &[], tokens: &text }).blocks(),
+        0,
+        "another binding"
+    );
     let counts = open.store.counts();
     assert_eq!((counts.hits, counts.memory_tokens, counts.disk_tokens), (2, 24, 40), "{counts:?}");
     assert_eq!(counts.memory_bytes, 10 * IN_MEMORY);
@@ -303,9 +309,10 @@ fn files_of_other_bindings_make_room_unless_they_are_in_use() {
     };
     let keep = |open: &Open, name: &str| {
         let shelf = open.store.shelf(Binding::new(name, [name]), TOKENS, BYTES);
-        shelf.keep(&owner(0), &text, save).unwrap();
+        let of_nobody = KeptText { owner: &owner(0), lead: &[], tokens: &text };
+        shelf.keep(&of_nobody, save).unwrap();
         open.store.flush();
-        shelf.find(&owner(0), &text).blocks()
+        shelf.find(&of_nobody).blocks()
     };
     let first = Open::new(&limits);
     // The store of the tests is open in all of them, and has no block.

@@ -10,11 +10,12 @@ use ygg_kernels::{KvFormat, Tier};
 use yggc::{
     engine::{Engine, Options, Prompt, Request},
     model::synthetic::SyntheticSpec,
-    prefix::{Binding, Owner, PrefixDisk, PrefixLimits, PrefixStore, Served, Shelf},
+    prefix::{Binding, Owner, PrefixDisk, PrefixLimits, PrefixStore, Served},
     runtime::{BLOCK_TOKENS, ExecutableSet, Session, SkipSet},
     sample::Sampling,
     speculate::{
-        BandSteps, Begin, Decoder, Drafter, Limits, Lookup, Reuse, SelfDrafter, Speculation, StepShape,
+        BandSteps, Begin, Decoder, Drafter, KeptPrefixes, Limits, Lookup, Reuse, SelfDrafter, Speculation,
+        StepShape,
     },
 };
 
@@ -246,6 +247,9 @@ fn any_prompt(texts: &[Vec<u32>], vocabulary: usize, dice: &mut Dice) -> Vec<u32
     let fresh = if prompt.is_empty() { dice.within(50, 150) } else { dice.within(1, 60) };
     prompt.extend(dice.tokens(fresh, vocabulary));
     prompt.truncate(dice.within(MODEL_CONTEXT - 60, MODEL_CONTEXT - 1));
+    if dice.chance(25) && prompt.len() > BLOCK_TOKENS {
+        prompt.truncate(prompt.len() / BLOCK_TOKENS * BLOCK_TOKENS);
+    }
     prompt
 }
 
@@ -264,11 +268,11 @@ fn history(kind: Kind, case: u64) -> usize {
     let (memory, has_disk, blocks) = (dice.below(14), dice.chance(60), dice.within(1, 20));
     let mut decoders = [kind.decoder(&set, 1), kind.decoder(&set, dice.within(1, 2))];
     let block_bytes = decoders[0].session().block_bytes();
-    let open = || {
+    let open = |decoder: &mut Decoder| {
         let store = store(memory, has_disk.then_some((folder.path(), blocks)), block_bytes);
-        (store.shelf(Binding::new("test", [&*model.name]), BLOCK_TOKENS, block_bytes), store)
+        (shelves(&store, decoder, &model.name), store)
     };
-    let (mut shelf, mut opened) = open();
+    let (mut shelf, mut opened) = open(&mut decoders[0]);
     let mut texts: Vec<Vec<u32>> = Vec::new();
     let mut kept: Vec<(usize, Vec<u32>)> = Vec::new();
     let mut served = 0;
@@ -314,7 +318,7 @@ fn history(kind: Kind, case: u64) -> usize {
         texts.push(decoder.history().to_vec());
         if dice.chance(20) {
             drop((shelf, opened));
-            (shelf, opened) = open();
+            (shelf, opened) = open(&mut decoders[0]);
         }
         let counts = opened.counts();
         let most = (memory * (block_bytes + 8192)) as u64 + if has_disk { 64 << 20 } else { 0 };
@@ -354,10 +358,21 @@ fn drafters_with_caches_of_their_own_answer_alike_over_kept_prefixes() {
     check(Kind::Block, 16, 200);
 }
 
-/// A shelf in memory for a decoder, with room for so many blocks.
-fn shelf_for(decoder: &Decoder, blocks: usize) -> Arc<Shelf> {
-    let block_bytes = decoder.session().block_bytes();
-    store(blocks, None, block_bytes).shelf(Binding::new("test", ["interleaved"]), BLOCK_TOKENS, block_bytes)
+/// A store's shelves for a decoder, bound to a name.
+fn shelves(store: &Arc<PrefixStore>, decoder: &mut Decoder, name: &str) -> KeptPrefixes {
+    let shelf = |name: &str, session: &Session| {
+        store.shelf(Binding::new(name, [name]), BLOCK_TOKENS, session.block_bytes())
+    };
+    let own = shelf(name, decoder.session());
+    let of_drafter = |session: Option<&Session>| Some(shelf(&format!("{name}, the drafter"), session?));
+    let of_drafters = decoder.own_sessions().into_iter().map(of_drafter).collect();
+    KeptPrefixes { own, of_drafters }
+}
+
+/// Those in memory, with room for so many blocks.
+fn in_memory(decoder: &mut Decoder, blocks: usize) -> KeptPrefixes {
+    let store = store(blocks, None, decoder.session().block_bytes());
+    shelves(&store, decoder, "in memory")
 }
 
 #[test]
@@ -368,7 +383,7 @@ fn drafters_draft_after_a_kept_prefix_as_after_one_that_was_run() {
         let set = kind.set(model, class);
         let prompt = Dice::new(4).tokens(200, set.vocabulary());
         let mut giver = kind.decoder(&set, 1);
-        let shelf = shelf_for(&giver, 8);
+        let shelf = in_memory(&mut giver, 16);
         let begin =
             Begin { reuse: Reuse::Prefix, prefixes: Some(&shelf), ..Begin::new(&prompt, Sampling::GREEDY) };
         let cold = answer(&mut giver, &begin, 30);
@@ -382,6 +397,9 @@ fn drafters_draft_after_a_kept_prefix_as_after_one_that_was_run() {
         assert_eq!((warm, counted(&taker)), (cold, counted(&giver)), "{kind:?}");
         assert_eq!((giver.stats().reused, taker.stats().reused), (0, 192), "{kind:?}");
         assert!(taker.stats().drafted > 0, "{kind:?}");
+        let has_own = !matches!(kind, Kind::Lookup | Kind::LayerSkip);
+        let of_drafter = Served { memory: if has_own { 192 } else { 0 }, disk: 0 };
+        assert_eq!(taker.stats().served_to_drafter, of_drafter, "{kind:?}");
     }
 }
 
@@ -390,7 +408,7 @@ fn interleaved_conversations_run_no_turn_twice() {
     let model = &models()[0];
     let set = model.set(model.any_class(&mut Dice::new(5)));
     let mut decoder = Kind::Plain.decoder(set, 1);
-    let shelf = shelf_for(&decoder, 40);
+    let shelf = in_memory(&mut decoder, 40);
     let mut dice = Dice::new(6);
     let mut texts: Vec<Vec<u32>> = (0..8).map(|_| dice.tokens(20, set.vocabulary())).collect();
     for turn in 0..5 {
@@ -415,7 +433,7 @@ fn nobody_is_served_what_another_kept() {
     let model = &models()[0];
     let set = model.set(model.any_class(&mut Dice::new(7)));
     let mut decoder = Kind::Plain.decoder(set, 1);
-    let shelf = shelf_for(&decoder, 40);
+    let shelf = in_memory(&mut decoder, 40);
     let prompt = Dice::new(8).tokens(200, set.vocabulary());
     let mut ask = |number: usize, reuse: Reuse| {
         let plain = Begin::new(&prompt, Sampling::GREEDY);
@@ -430,6 +448,27 @@ fn nobody_is_served_what_another_kept() {
     assert_eq!(reused, [0, 0, 0, 192, 192], "of the request before, another's, nothing is taken either");
     assert_eq!(ask(0, Reuse::Nothing), 0);
     assert_eq!(ask(3, Reuse::Prefix), 0);
+}
+
+#[test]
+fn drafters_forget_the_text_of_another_owner() {
+    let model = &models()[0];
+    let class = model.any_class(&mut Dice::new(9));
+    for kind in [Kind::Model, Kind::HiddenState, Kind::Block] {
+        let set = kind.set(model, class);
+        let mut decoder = kind.decoder(&set, 1);
+        let prompt = Dice::new(10).tokens(100, set.vocabulary());
+        let mut known = |number: usize| {
+            let begin =
+                Begin { reuse: Reuse::Prefix, owner: owner(number), ..Begin::new(&prompt, Sampling::GREEDY) };
+            let undrafted = Begin { speculation: Speculation::Off, ..begin };
+            answer(&mut decoder, if number == 0 { &begin } else { &undrafted }, 1);
+            decoder.own_sessions()[0].expect("it has one").committed()
+        };
+        let of_one = known(0);
+        assert!(of_one >= 99, "{kind:?}: {of_one} tokens");
+        assert_eq!(known(1), 0, "{kind:?}");
+    }
 }
 
 /// A request of 200 tokens that begin alike whatever the number.

@@ -1,16 +1,14 @@
 //! How a request begins: the part of its prompt that is not in the cache is run, and its first token is drawn.
 
-use std::sync::Arc;
-
 use crate::{
     grammar::Matcher,
-    prefix::{Owner, Shelf},
+    prefix::Owner,
     runtime::Session,
     sample::{Adjustment, Sampling},
     speculate::{SpeculateError, Speculation, band::band_for, stats::Lap},
 };
 
-use super::{Decoder, forced::MOST_FORCED};
+use super::{Decoder, KeptPrefixes, forced::MOST_FORCED};
 
 /// What a request takes of earlier ones. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -43,7 +41,7 @@ pub struct Begin<'a> {
     /// What is taken of earlier requests.
     pub reuse: Reuse,
     /// Where prefixes are kept, if they are.
-    pub prefixes: Option<&'a Arc<Shelf>>,
+    pub prefixes: Option<&'a KeptPrefixes>,
     /// Whose request it is.
     pub owner: Owner,
     /// Whether it drafts.
@@ -113,6 +111,7 @@ impl Decoder {
         self.sequence.sampler.check(&sampling, adjustment, log_probs)?;
         self.session.accepts(prompt)?;
         let mut lap = Lap::start();
+        let prefixes = prefixes.filter(|_| reuse == Reuse::Prefix);
         self.take(prompt, owner, reuse, prefixes)?;
         self.current = band_for(&self.bands, &sampling);
         let Self { session, bands, current, sequence, step } = self;
@@ -139,6 +138,10 @@ impl Decoder {
         if let Some(drafter) = &mut band.steps.drafter {
             drafter.begin(&sequence.history);
             if speculation == Speculation::AsOpened {
+                let shelf = prefixes.and_then(|prefixes| prefixes.of_drafters[*current].as_ref());
+                if let (Some(shelf), Some(mut cache)) = (shelf, drafter.own_cache()) {
+                    sequence.stats.served_to_drafter = cache.load(shelf, &owner, &sequence.history)?;
+                }
                 drafter.prefill(&sequence.history, session)?;
                 sequence.stats.prefill += lap.next();
             }

@@ -3,12 +3,22 @@
 use std::sync::Arc;
 
 use crate::{
-    prefix::{Owner, Served, Shelf},
-    runtime::BLOCK_TOKENS,
-    speculate::SpeculateError,
+    plan::DrafterFile,
+    prefix::{KeptText, Owner, Served, Shelf},
+    runtime::{BLOCK_TOKENS, RuntimeError, Session},
+    speculate::{SpeculateError, drafter::OwnCache},
 };
 
 use super::{Decoder, Reuse};
+
+/// Where the prefixes of a decoder are kept.
+#[derive(Clone, Debug)]
+pub struct KeptPrefixes {
+    /// What its session saves.
+    pub own: Arc<Shelf>,
+    /// By band, what the session of its drafter saves, if it has one of its own.
+    pub of_drafters: Vec<Option<Arc<Shelf>>>,
+}
 
 impl Decoder {
     /// Makes `prompt` the text. The cache keeps what it has of it, if that was of the same owner, and gets what the
@@ -21,16 +31,19 @@ impl Decoder {
         prompt: &[u32],
         owner: Owner,
         reuse: Reuse,
-        prefixes: Option<&Arc<Shelf>>,
+        prefixes: Option<&KeptPrefixes>,
     ) -> Result<(), SpeculateError> {
+        if owner != self.sequence.owner {
+            self.change_owner();
+        }
         let known = match reuse {
-            Reuse::Prefix if owner == self.sequence.owner => self.known_prefix(prompt),
-            Reuse::Prefix | Reuse::Nothing => 0,
+            Reuse::Prefix => self.known_prefix(prompt),
+            Reuse::Nothing => 0,
         };
         self.session.truncate(known);
         self.sequence.restart(prompt, owner);
-        if let (Reuse::Prefix, Some(shelf)) = (reuse, prefixes) {
-            self.sequence.stats.served = self.load_kept(shelf)?;
+        if let (Reuse::Prefix, Some(prefixes)) = (reuse, prefixes) {
+            self.sequence.stats.served = self.load_kept(&prefixes.own)?;
         }
         self.sequence.stats.reused = self.session.committed() as u64;
         Ok(())
@@ -42,8 +55,16 @@ impl Decoder {
             return 0;
         }
         let cached = self.sequence.history.iter().take(self.session.committed());
-        let shared = cached.zip(prompt).take_while(|(cached, wanted)| cached == wanted).count();
-        self.session.resume_point(shared.min(prompt.len() - 1))
+        self.session.resume_point(shared(cached, prompt).min(prompt.len() - 1))
+    }
+
+    /// Has another owner's requests begin, which find nothing of the texts before, in no drafter's cache either: the
+    /// time of an answer would tell.
+    fn change_owner(&mut self) {
+        self.session.truncate(0);
+        for mut cache in self.bands.iter_mut().filter_map(|band| band.steps.drafter.as_mut()?.own_cache()) {
+            cache.keep_only(0);
+        }
     }
 
     /// Loads the blocks of the prompt, now the history, that its owner has on a shelf, after those that the cache has
@@ -53,28 +74,109 @@ impl Decoder {
     /// [`SpeculateError::Runtime`] if the device fails.
     fn load_kept(&mut self, shelf: &Arc<Shelf>) -> Result<Served, SpeculateError> {
         let Self { session, sequence, .. } = self;
-        let whole = (sequence.history.len() - 1) / BLOCK_TOKENS;
-        let found = shelf.find(&sequence.owner, &sequence.history[..whole * BLOCK_TOKENS]);
-        if found.blocks() * BLOCK_TOKENS <= session.committed() {
-            return Ok(Served::default());
-        }
-        // Of a block that the cache has in part all is loaded: the bits are the same.
-        let first = session.whole_blocks();
-        session.truncate(first * BLOCK_TOKENS);
-        Ok(found.load(first, |bytes| session.load_block(bytes))?)
+        // The last token is run in any case.
+        let tokens = &sequence.history[..sequence.history.len() - 1];
+        let served = load(session, shelf, &KeptText { owner: &sequence.owner, lead: &[], tokens })?;
+        shelf.count(&served);
+        Ok(served)
     }
 
-    /// Keeps the whole blocks of the text on a shelf, for the owner of the request.
+    /// Keeps the whole blocks of the text, for the owner of the request, and what the drafter at work has of it.
     ///
     /// # Errors
     /// [`SpeculateError::Runtime`] if the device has failed.
-    pub fn keep_prefix(&mut self, shelf: &Shelf) -> Result<(), SpeculateError> {
-        let Self { session, sequence, .. } = self;
+    pub fn keep_prefix(&mut self, prefixes: &KeptPrefixes) -> Result<(), SpeculateError> {
+        let Self { session, bands, current, sequence, .. } = self;
         if !sequence.is_cache_known {
             return Ok(());
         }
-        let whole = session.whole_blocks().min(sequence.history.len() / BLOCK_TOKENS);
-        let text = &sequence.history[..whole * BLOCK_TOKENS];
-        Ok(shelf.keep(&sequence.owner, text, |block, bytes| session.save_block(block, bytes))?)
+        let KeptPrefixes { own, of_drafters } = prefixes;
+        keep(session, own, &KeptText { owner: &sequence.owner, lead: &[], tokens: &sequence.history })?;
+        let drafter = bands[*current].steps.drafter.as_mut();
+        if let (Some(shelf), Some(mut cache)) =
+            (&of_drafters[*current], drafter.and_then(|drafter| drafter.own_cache()))
+        {
+            cache.keep(shelf, &sequence.owner, &sequence.history)?;
+        }
+        Ok(())
+    }
+
+    /// The drafter models of the sub-plans, by band.
+    pub fn draft_models(&self) -> impl Iterator<Item = Option<&DrafterFile>> {
+        self.bands.iter().map(|band| band.steps.sub_plan.drafter.draft_model())
+    }
+
+    /// The sessions that drafters have of their own, by band.
+    pub fn own_sessions(&mut self) -> Vec<Option<&Session>> {
+        let own = self.bands.iter_mut().map(|band| {
+            let cache = band.steps.drafter.as_mut()?.own_cache()?;
+            Some(&*cache.session)
+        });
+        own.collect()
+    }
+}
+
+/// How many tokens two texts begin with alike.
+fn shared<'t>(one: impl IntoIterator<Item = &'t u32>, other: &[u32]) -> usize {
+    one.into_iter().zip(other).take_while(|(one, other)| one == other).count()
+}
+
+/// Loads what a shelf has of a text into a session that has a beginning of it, if that is more.
+fn load(session: &mut Session, shelf: &Arc<Shelf>, text: &KeptText<'_>) -> Result<Served, RuntimeError> {
+    let found = shelf.find(text);
+    if found.blocks() * BLOCK_TOKENS <= session.committed() {
+        return Ok(Served::default());
+    }
+    // Of a block that the cache has in part all is loaded: the bits are the same.
+    let first = session.whole_blocks();
+    session.truncate(first * BLOCK_TOKENS);
+    found.load(first, |bytes| session.load_block(bytes))
+}
+
+/// Keeps the whole blocks of a session's text on a shelf.
+fn keep(session: &mut Session, shelf: &Shelf, text: &KeptText<'_>) -> Result<(), RuntimeError> {
+    let whole = session.whole_blocks().min(text.tokens.len() / BLOCK_TOKENS);
+    let text = KeptText { tokens: &text.tokens[..whole * BLOCK_TOKENS], ..*text };
+    shelf.keep(&text, |block, bytes| session.save_block(block, bytes))
+}
+
+impl OwnCache<'_> {
+    /// Forgets what is after the first `len` tokens of the text.
+    fn keep_only(&mut self, len: usize) {
+        let Self { session, text, skipped } = self;
+        text.truncate(len);
+        session.truncate(session.committed().min(len.saturating_sub(*skipped)));
+    }
+
+    /// Loads what a shelf has of the text before the last token of `history`, unless the drafter cannot hold all.
+    pub(super) fn load(
+        &mut self,
+        shelf: &Arc<Shelf>,
+        owner: &Owner,
+        history: &[u32],
+    ) -> Result<Served, RuntimeError> {
+        let before = &history[..history.len() - 1];
+        let split = before.split_at_checked(self.skipped);
+        let Some((lead, tokens)) = split.filter(|(_, tokens)| tokens.len() <= self.session.context()) else {
+            return Ok(Served::default());
+        };
+        self.keep_only(shared(&*self.text, before));
+        let served = load(self.session, shelf, &KeptText { owner, lead, tokens });
+        // Of what it had a part may have gone, too.
+        let known = self.session.committed();
+        self.text.clear();
+        if known > 0 {
+            self.text.extend_from_slice(&before[..self.skipped + known]);
+        }
+        served
+    }
+
+    /// Keeps what it has of `history`.
+    fn keep(&mut self, shelf: &Shelf, owner: &Owner, history: &[u32]) -> Result<(), RuntimeError> {
+        let known = &history[..shared(&*self.text, history)];
+        match known.split_at_checked(self.skipped) {
+            Some((lead, tokens)) => keep(self.session, shelf, &KeptText { owner, lead, tokens }),
+            None => Ok(()),
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Texts that are read and not answered: how probable their tokens are, and continuations of them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use crate::{
-    prefix::{Owner, Shelf},
+    prefix::Owner,
     speculate::{
         LogProbs, SpeculateError,
         branches::{BranchScores, score_branches},
@@ -12,7 +12,7 @@ use crate::{
     tree::{NodeId, Source, TokenTree},
 };
 
-use super::{Decoder, Reuse, begin::prefill};
+use super::{Decoder, KeptPrefixes, Reuse, begin::prefill};
 
 /// A text to read.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct Reading<'a> {
     /// What is taken of earlier requests.
     pub reuse: Reuse,
     /// Where prefixes are kept, if they are.
-    pub prefixes: Option<&'a Arc<Shelf>>,
+    pub prefixes: Option<&'a KeptPrefixes>,
     /// Whose request it is.
     pub owner: Owner,
     /// Asked before every forward.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter,
+    Budget, Drafter, OwnCache,
     growth::Growth,
     ranking::Ranking,
     registry::{MakeContext, MakeDrafter},
@@ -233,5 +233,10 @@ impl Drafter for BlockDrafter {
 
     fn prefill(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
         self.come_to_root(history, session).map(drop)
+    }
+
+    fn own_cache(&mut self) -> Option<OwnCache<'_>> {
+        let Self { own: session, text, .. } = self;
+        Some(OwnCache { session, text, skipped: 0 })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    Budget, Drafter, DrafterState,
+    Budget, Drafter, DrafterState, OwnCache,
     registry::{MakeContext, MakeDrafter, Replay, make_growing_drafter, make_replay},
 };
 
@@ -202,6 +202,10 @@ impl Drafter for Mixed {
 
     fn prefill(&mut self, history: &[u32], session: &Session) -> Result<(), SpeculateError> {
         self.drafters().try_for_each(|drafter| drafter.prefill(history, session))
+    }
+
+    fn own_cache(&mut self) -> Option<OwnCache<'_>> {
+        self.drafters().find_map(|drafter| drafter.own_cache())
     }
 
     fn learn(&mut self, outcome: &StepOutcome<'_>) {

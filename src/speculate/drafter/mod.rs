@@ -96,6 +96,11 @@ pub trait Drafter: std::fmt::Debug + Send {
         Ok(())
     }
 
+    /// Its cache of the text, if it has one of its own, with no more than the text in it.
+    fn own_cache(&mut self) -> Option<OwnCache<'_>> {
+        None
+    }
+
     /// Takes note of a finished step, whether it drafted or not, if it [learns](Self::candidates_to_learn). Allocates nothing.
     fn learn(&mut self, _outcome: &StepOutcome<'_>) {}
 
@@ -122,6 +127,17 @@ pub trait Drafter: std::fmt::Debug + Send {
     fn in_one_launch(&mut self) -> Option<&mut dyn OneLaunchDrafter> {
         None
     }
+}
+
+/// A drafter's cache of the text.
+#[derive(Debug)]
+pub struct OwnCache<'d> {
+    /// Its session, in which the rows of the text are committed.
+    pub session: &'d mut Session,
+    /// The text, with what is before the first token that has a row.
+    pub text: &'d mut Vec<u32>,
+    /// How many tokens that is.
+    pub skipped: usize,
 }
 
 /// The proposal of a drafter that needs no session, within `limits` and the budget's depth and rows; counts its time.

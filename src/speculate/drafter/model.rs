@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    AheadDrafter, Budget, Drafter, OneLaunchDrafter, Verified,
+    AheadDrafter, Budget, Drafter, OneLaunchDrafter, OwnCache, Verified,
     growth::{Growth, plant},
     heads::Heads,
     propose_in_one_launch,
@@ -371,6 +371,13 @@ impl Drafter for ModelDrafter {
             return Ok(());
         }
         self.catch_up(&history[..root], session)
+    }
+
+    /// Nodes of the last tree, whose rows are in scratch, are forgotten: others are written there.
+    fn own_cache(&mut self) -> Option<OwnCache<'_>> {
+        self.forwarded.clear();
+        let Self { own: session, text, reads, .. } = self;
+        Some(OwnCache { session, text, skipped: reads.skipped() })
     }
 
     fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
