@@ -365,7 +365,7 @@ pub(super) fn writes<'b>(
     [
         (layout.header_at(place), vec![0; layout.header_bytes()].into()),
         (layout.payload_at(place), payload.into()),
-        (layout.header_at(place), layout.to_bytes(header).into()),
+        (layout.header_at(place), layout.header(header).into()),
     ]
 }
 
@@ -411,7 +411,7 @@ mod tests {
     }
 
     fn links(text: &[u32]) -> Vec<Link<'_>> {
-        chain(&binding(), &KeptText { owner: &Owner::default(), lead: &[], tokens: text }, 4)
+        chain(&binding(), &KeptText { owner: Owner::default(), lead: &[], tokens: text }, 4)
     }
 
     fn payload(link: &Link<'_>) -> Vec<u8> {

@@ -58,7 +58,7 @@ impl fmt::Debug for Owner {
 #[derive(Clone, Copy, Debug)]
 pub struct KeptText<'t> {
     /// Whose it is.
-    pub owner: &'t Owner,
+    pub owner: Owner,
     /// What is before the first block, and decides the bytes of all.
     pub lead: &'t [u32],
     /// The tokens from the first block on.
@@ -110,7 +110,7 @@ pub(super) struct Link<'t> {
 /// The whole blocks of a text, from the first on.
 pub(super) fn chain<'t>(binding: &Binding, text: &KeptText<'t>, block_tokens: usize) -> Vec<Link<'t>> {
     let KeptText { owner, lead, tokens } = *text;
-    let root = BlockKey::root(binding, owner);
+    let root = BlockKey::root(binding, &owner);
     let mut parent = if lead.is_empty() { root } else { root.after(lead) };
     let of_block = |(number, tokens)| {
         let key = parent.after(tokens);

@@ -121,7 +121,7 @@ impl Layout {
     ///
     /// # Panics
     /// If it has another number of tokens.
-    pub(super) fn to_bytes(&self, header: &Header) -> Vec<u8> {
+    pub(super) fn header(&self, header: &Header) -> Vec<u8> {
         let Header { key, parent, digest, number, tokens, written } = header;
         assert_eq!(tokens.len(), self.block_tokens, "tokens of a block");
         let mut bytes = Vec::with_capacity(self.header_bytes());
@@ -197,7 +197,7 @@ mod tests {
     fn header() -> Header {
         let binding = Binding::new("a model", ["kernels"]);
         let tokens: Vec<u32> = (0..16).map(|token| token * 77_777).collect();
-        let text = KeptText { owner: &Owner::of_secret(b"key"), lead: &[], tokens: &tokens };
+        let text = KeptText { owner: Owner::of_secret(b"key"), lead: &[], tokens: &tokens };
         let Link { key, parent, number, tokens } = chain(&binding, &text, 8)[1];
         Header { key, parent, digest: [9; 32], number, tokens: tokens.to_vec(), written: 1 << 40 | 3 }
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_header_is_read_back_and_no_changed_byte_passes() {
         let header = header();
-        let bytes = LAYOUT.to_bytes(&header);
+        let bytes = LAYOUT.header(&header);
         assert_eq!(bytes.len(), LAYOUT.header_bytes());
         assert_eq!(LAYOUT.read(&bytes), Read::Block(header));
         for place in 0..bytes.len() {
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_key_that_is_not_of_its_tokens_is_refused_whatever_its_checksum() {
         let forged = Header { tokens: vec![5; 8], ..header() };
-        assert_eq!(LAYOUT.read(&LAYOUT.to_bytes(&forged)), Read::Broken);
+        assert_eq!(LAYOUT.read(&LAYOUT.header(&forged)), Read::Broken);
     }
 
     #[test]

@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn links(tokens: &[u32]) -> Vec<Link<'_>> {
-        let text = KeptText { owner: &Owner::default(), lead: &[], tokens };
+        let text = KeptText { owner: Owner::default(), lead: &[], tokens };
         chain(&Binding::new("test", ["a"]), &text, 4)
     }
 

@@ -68,13 +68,12 @@ impl Open {
             to.copy_from_slice(&bytes_of(of, &text[..(block + 1) * TOKENS]));
             Ok::<(), Infallible>(())
         };
-        self.shelf.keep(&KeptText { owner: &owner(of), lead: &[], tokens: text }, save).unwrap();
+        self.shelf.keep(&KeptText { owner: owner(of), lead: &[], tokens: text }, save).unwrap();
     }
 
     /// Serves what there is of a text from block `first` on, checks it, and says which blocks there were.
     fn serve(&self, of: usize, text: &[u32], first: usize) -> (usize, Served) {
-        let owner = owner(of);
-        let found = self.shelf.find(&KeptText { owner: &owner, lead: &[], tokens: text });
+        let found = self.shelf.find(&KeptText { owner: owner(of), lead: &[], tokens: text });
         let blocks = found.blocks();
         let mut next = first;
         let served = found.load(first, |bytes| {
@@ -239,7 +238,7 @@ fn a_text_comes_back_after_a_restart_and_from_memory_the_next_time() {
     assert_eq!(open.serve(2, &text, 0).0, 0, "another owner");
     let other = open.store.shelf(Binding::new("a model", ["kernels", "another format"]), TOKENS, BYTES);
     assert_eq!(
-        other.find(&KeptText { owner: &owner(1), lead: &[], tokens: &text }).blocks(),
+        other.find(&KeptText { owner: owner(1), lead: &[], tokens: &text }).blocks(),
         0,
         "another binding"
     );
@@ -309,7 +308,7 @@ fn files_of_other_bindings_make_room_unless_they_are_in_use() {
     };
     let keep = |open: &Open, name: &str| {
         let shelf = open.store.shelf(Binding::new(name, [name]), TOKENS, BYTES);
-        let of_nobody = KeptText { owner: &owner(0), lead: &[], tokens: &text };
+        let of_nobody = KeptText { owner: owner(0), lead: &[], tokens: &text };
         shelf.keep(&of_nobody, save).unwrap();
         open.store.flush();
         shelf.find(&of_nobody).blocks()

@@ -24,6 +24,21 @@ fn refusal(line: &str) -> clap::Error {
 }
 
 #[test]
+fn room_for_prefixes_is_bytes_or_off() {
+    for (line, memory, disk) in [
+        ("run -p a --prefix-memory 3M --prefix-disk off", Some(3 << 20), Some(0)),
+        ("run -p a --prefix-memory 0", Some(0), None),
+    ] {
+        let Ok(Command::Run(run)) = parse(line) else { panic!("`{line}` is refused") };
+        assert_eq!((run.prefixes.prefix_memory, run.prefixes.prefix_disk), (memory, disk), "{line}");
+    }
+    for line in ["run -p a --prefix-memory no", "run -p a --prefix-disk -1", "run -p a --prefix-disk 4X"] {
+        let said = refusal(line).to_string();
+        assert!(said.contains("expected bytes, as in 500M or 20G, or off"), "{said}");
+    }
+}
+
+#[test]
 fn the_definition_is_consistent() {
     Cli::command().debug_assert();
 }

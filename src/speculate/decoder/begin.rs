@@ -140,7 +140,7 @@ impl Decoder {
             if speculation == Speculation::AsOpened {
                 let shelf = prefixes.and_then(|prefixes| prefixes.of_drafters[*current].as_ref());
                 if let (Some(shelf), Some(mut cache)) = (shelf, drafter.own_cache()) {
-                    sequence.stats.served_to_drafter = cache.load(shelf, &owner, &sequence.history)?;
+                    sequence.stats.served_to_drafter = cache.load(shelf, owner, &sequence.history)?;
                 }
                 drafter.prefill(&sequence.history, session)?;
                 sequence.stats.prefill += lap.next();

@@ -76,7 +76,7 @@ impl Decoder {
         let Self { session, sequence, .. } = self;
         // The last token is run in any case.
         let tokens = &sequence.history[..sequence.history.len() - 1];
-        let served = load(session, shelf, &KeptText { owner: &sequence.owner, lead: &[], tokens })?;
+        let served = load(session, shelf, &KeptText { owner: sequence.owner, lead: &[], tokens })?;
         shelf.count(&served);
         Ok(served)
     }
@@ -91,12 +91,12 @@ impl Decoder {
             return Ok(());
         }
         let KeptPrefixes { own, of_drafters } = prefixes;
-        keep(session, own, &KeptText { owner: &sequence.owner, lead: &[], tokens: &sequence.history })?;
+        keep(session, own, &KeptText { owner: sequence.owner, lead: &[], tokens: &sequence.history })?;
         let drafter = bands[*current].steps.drafter.as_mut();
         if let (Some(shelf), Some(mut cache)) =
             (&of_drafters[*current], drafter.and_then(|drafter| drafter.own_cache()))
         {
-            cache.keep(shelf, &sequence.owner, &sequence.history)?;
+            cache.keep(shelf, sequence.owner, &sequence.history)?;
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl OwnCache<'_> {
     pub(super) fn load(
         &mut self,
         shelf: &Arc<Shelf>,
-        owner: &Owner,
+        owner: Owner,
         history: &[u32],
     ) -> Result<Served, RuntimeError> {
         let before = &history[..history.len() - 1];
@@ -172,7 +172,7 @@ impl OwnCache<'_> {
     }
 
     /// Keeps what it has of `history`.
-    fn keep(&mut self, shelf: &Shelf, owner: &Owner, history: &[u32]) -> Result<(), RuntimeError> {
+    fn keep(&mut self, shelf: &Shelf, owner: Owner, history: &[u32]) -> Result<(), RuntimeError> {
         let known = &history[..shared(&*self.text, history)];
         match known.split_at_checked(self.skipped) {
             Some((lead, tokens)) => keep(self.session, shelf, &KeptText { owner, lead, tokens }),
