@@ -17,9 +17,6 @@ use crate::cli::{
     settings::{self, Machine},
 };
 
-/// Rows per forward. The number changes the time, not the result.
-const WIDTH: usize = 16;
-
 /// The object that `choose --json` prints; its fields are a contract.
 #[derive(Debug, Serialize)]
 struct ChoicesJson<'a> {
@@ -66,7 +63,8 @@ pub(crate) fn command(args: &ChooseArgs, cache: &CachePlace) -> Result<(), Failu
     let constraint = settings::constraint(&args.constraint)?;
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
-    let loaded = Arc::new(Loaded::new(loading::open(&path, cache)?, &load_options(machine, vec![WIDTH]))?);
+    let width = machine.read_width();
+    let loaded = Arc::new(Loaded::new(loading::open(&path, cache)?, &load_options(machine, vec![width]))?);
     let prompt = if args.raw {
         Prompt::Raw(text)
     } else {
@@ -83,7 +81,7 @@ pub(crate) fn command(args: &ChooseArgs, cache: &CachePlace) -> Result<(), Failu
     // No more than the texts need.
     let context = Some(request.tokens().clamp(2, loaded.set().model_context()));
     let engine =
-        Options { drafter: DrafterChoice::Plain, read_width: Some(WIDTH), ..machine.options(&path, context) };
+        Options { drafter: DrafterChoice::Plain, read_width: Some(width), ..machine.options(&path, context) };
     let choices = Engine::with_loaded(loaded, &engine)?.choose(&request)?.expect("nobody cancels it");
     if args.json {
         return output::json(&ChoicesJson::new(&texts, &choices));

@@ -25,10 +25,6 @@ use crate::{
 /// forwards where weights are streamed.
 const STREAMED_REFINED_AFTER: usize = 60;
 
-/// Rows of a forward that reads prompts and options: most of what a wide forward gains over single rows, for the memory
-/// of so many rows of logits.
-const READ_WIDTH: usize = 16;
-
 /// Runs `yggc serve`.
 pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failure> {
     share_heap();
@@ -43,7 +39,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         store: settings::store(&args.store)?,
         draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
         // A plan that divides the memory has left none for it.
-        read_width: (!machine.limits_weights()).then_some(READ_WIDTH),
+        read_width: (!machine.limits_weights()).then_some(machine.read_width()),
         prefixes: prefixes::store(&args.prefixes, machine, cache)?,
         ..machine.options(&path, args.context.context)
     };

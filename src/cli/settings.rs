@@ -131,6 +131,12 @@ impl Machine {
         Self { resident: self.resident.or_else(of_plan), ..self }
     }
 
+    /// Rows of a forward that reads prompts and options. A processor gains little by more than so many, and a GPU, whose
+    /// forwards of more rows cost about the same, as many as a prefill has.
+    pub(crate) fn read_width(&self) -> usize {
+        if has_own_memory(self.tier) { 64 } else { 16 }
+    }
+
     /// What a plan for a model must have been made for to be used here.
     ///
     /// # Errors

@@ -7,7 +7,9 @@ use yggc::{
 
 use super::{
     answers::Refused,
-    fill_in, messages,
+    fill_in,
+    log_probs::MOST_OF_REQUEST,
+    messages,
     numbers::{self, Numbers},
     requests::Asked,
     settings::Limits,
@@ -101,6 +103,16 @@ impl Encoded {
                 request.sampling.seed = request.sampling.seed.wrapping_add(copy);
                 encoded.requests.push(request);
                 encoded.echoes.push(echo.clone());
+            }
+        }
+        if let Some(reading) = &asked.reading {
+            let found = encoded.prompt_tokens * each * (reading.most() + 1);
+            if found > MOST_OF_REQUEST {
+                let what = format!(
+                    "expected at most {MOST_OF_REQUEST} log-probabilities of prompts, found {found}; send fewer \
+                     prompts or ask for fewer at each token"
+                );
+                return Err(Refused::field(reading.field(), what));
             }
         }
         Ok(encoded)

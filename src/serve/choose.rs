@@ -23,7 +23,7 @@ use super::{
     choices::check_length,
     compiling,
     ending::Ending,
-    log_probs::LEAST_LOG_PROB,
+    log_probs::{LEAST_LOG_PROB, MOST_OF_REQUEST},
     queue::{Choice, Job, Work},
     requests::{self, Asked, Defaults},
     routes::{self, Service, drained, late, queued, received},
@@ -172,6 +172,16 @@ fn encoded(service: &Service, body: &[u8]) -> Result<Encoded, Refused> {
     let encoded = request.encoded(loaded)?;
     let Prompt::Tokens(ids) = &encoded.prompt else { unreachable!("it was encoded") };
     check_length(ids.len(), &service.settings.limits, service.context, field)?;
+    let found = encoded.options.iter().map(|option| match option {
+        Continuation::Tokens(ids) => ids.len(),
+        Continuation::Text(_) => unreachable!("it was encoded"),
+    });
+    let found: usize = found.sum();
+    if found > MOST_OF_REQUEST {
+        let what =
+            format!("expected at most {MOST_OF_REQUEST} tokens together, found {found}; send fewer options");
+        return Err(Refused::field("options", what));
+    }
     let text = |option| match option {
         Continuation::Text(text) => Ok(text),
         Continuation::Tokens(ids) => tokens::text("options", loaded.tokenizer(), &ids),

@@ -7,6 +7,10 @@ use yggc::{engine::TokenLogProbs, text::Tokenizer};
 
 use super::queue::ReadPrompt;
 
+/// Most log-probabilities that an answer has of what its request sent, tokens of prompts and of options: some hundred
+/// bytes each while the answer is made.
+pub(super) const MOST_OF_REQUEST: usize = 1 << 18;
+
 /// Stands for the logarithm of 0, which JSON cannot express; other servers write the same number.
 pub(super) const LEAST_LOG_PROB: f32 = -9999.0;
 

@@ -130,6 +130,11 @@ impl PromptReading {
         (echoed.is_some() || listed.is_some()).then_some(Self { echoed, listed, is_all })
     }
 
+    /// The field that asks for it.
+    pub(super) fn field(&self) -> &'static str {
+        if self.listed.is_some() { numbers::PROMPT_LOG_PROBS.name() } else { numbers::LOG_PROBS.name() }
+    }
+
     /// As many as the longest list has.
     pub(super) fn most(&self) -> usize {
         self.echoed.max(self.listed).unwrap_or(0)

@@ -65,6 +65,8 @@ fn furnish(folder: &Path) {
         "place.json",
         r#"{"type": "object", "properties": {"country": {"enum": ["Norway", "Sweden"]}}, "required": ["country"]}"#,
     );
+    write("contract.txt", "The tenant pays 500 a month. What kind of contract is this?");
+    write("labels.txt", "A lease\nA loan\n");
     write("answer.lark", "start: \"yes\" | \"no\"\n");
     write("texts/a.jsonl", "{\"text\": \"The Loire is the longest river of France.\"}\n");
     // Few, as a bench takes all.
@@ -145,7 +147,9 @@ fn files_that_commands_read_are_there() {
     for command in DOCUMENTS.into_iter().flat_map(commands) {
         let words: Vec<&str> = command.split_whitespace().collect();
         for (option, file) in words.windows(2).map(|two| (two[0], two[1])) {
-            if ["--json-schema", "--grammar", "--prompts", "--text-file"].contains(&option) {
+            let reads =
+                ["--json-schema", "--grammar", "--prompts", "--text-file", "--prompt-file", "--options-file"];
+            if reads.contains(&option) {
                 read += 1;
                 assert!(
                     folder.path().join(file).exists(),

@@ -76,6 +76,7 @@ fn what_is_no_question_is_refused_by_its_field() {
     for (key, finds_it) in [("sesame", false), ("sesame", true), ("poppy", false)] {
         assert_eq!(cached(&answered(&ask(&good, key))) > 0, finds_it, "{key}");
     }
+    let many: Vec<Vec<u32>> = (600..1050).map(|len| vec![5; len]).collect();
     for (field, value, part) in [
         ("options", json!([]), "0 options"),
         ("options", json!("a"), "options"),
@@ -84,6 +85,7 @@ fn what_is_no_question_is_refused_by_its_field() {
         ("options", json!(["a", "a"]), "options 1 and 2"),
         ("options", json!([[5, 100_000]]), "100000"),
         ("options", json!(["a ".repeat(300)]), "option 1 has"),
+        ("options", json!(many), "expected at most 262144 tokens together, found 371025"),
         ("options", Value::Null, "options"),
         ("prompt", json!(["a", "b"]), "prompt: expected one prompt"),
         ("prompt", json!("one ".repeat(60)), "maximum context length"),

@@ -138,12 +138,14 @@ fn prompts_are_listed_where_vllm_lists_them() {
             assert!(ranked == 3 && tokens.len() - ranked == usize::from(own["rank"].is_null()), "{place}");
         }
     }
+    let many = json!({"prompt": vec![vec![5; 240]; 64], "max_tokens": 1, "prompt_logprobs": 20});
     let refused = |path: &str, body: &Value| -> Reply { server.post(path, body) };
     for (path, body, field, value, part) in [
         (PATH, &of_completion, "stream", json!(true), "stream: expected false"),
         (PATH, &of_completion, "prompt_logprobs", json!(-1), "prompt_logprobs"),
         (PATH, &of_completion, "prompt_logprobs", json!(21), "prompt_logprobs"),
         (PATH, &of_completion, "suffix", json!("x"), "suffix: expected none"),
+        (PATH, &many, "n", json!(4), "found 1290240; send fewer prompts"),
         (PATH, &hidden, "max_tokens", json!(0), "max_tokens"),
         ("/v1/chat/completions", &of_chat, "stream", json!(true), "stream: expected false"),
         ("/v1/chat/completions", &of_chat, "max_tokens", json!(0), "max_tokens"),
