@@ -70,6 +70,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
             None => "plan".to_owned(),
             Some(drafter) => drafter.name().to_owned(),
         },
+        slots: args.slot_save_path.clone(),
         limits: Limits {
             queue: args.queue,
             connections: args.connections,

@@ -271,6 +271,11 @@ impl Loaded {
         self.cache
     }
 
+    /// A digest that tells the model from others, as plans are bound to it.
+    pub fn model_digest(&self) -> String {
+        model_fingerprint(&self.model).digest
+    }
+
     /// What a plan must have been made for to be used here.
     ///
     /// # Errors

@@ -4,12 +4,12 @@ use std::{env::consts, sync::Arc};
 
 use crate::{
     backend,
-    prefix::{Binding, PrefixStore},
+    prefix::{Binding, Owner, PrefixStore},
     runtime::{BLOCK_TOKENS, Session},
-    speculate::{Decoder, KeptPrefixes},
+    speculate::{Decoder, KeptPrefixes, Reading, Reuse},
 };
 
-use super::{Engine, Error, Loaded, loaded::model_fingerprint};
+use super::{CancelHandle, Engine, Error, Loaded, loaded::model_fingerprint};
 
 /// The shelves of a store for what the sessions of a decoder save. Each is bound to everything that the bytes depend
 /// on: the model's contents, the kernels, the numeric class and the device; and of a session its rotations, the cache's
@@ -46,6 +46,39 @@ pub(super) fn shelves(
 }
 
 impl Engine {
+    /// The text of `owner` that the cache has: the prompt and the answer of the last request, if it was the owner's.
+    pub fn cached_text(&self, owner: Owner) -> &[u32] {
+        self.decoder.cached_text(owner)
+    }
+
+    /// Reads a text without an answer, so that a request that begins with it finds it: what the cache and kept prefixes have
+    /// of it is not run again, but for its last token. Gives how many tokens these are; `None` if it was cancelled.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` when the text is empty, does not fit the context or has unknown ids; of kind `Device`
+    /// when the device fails.
+    pub fn read(
+        &mut self,
+        text: &[u32],
+        owner: Owner,
+        cancel: &CancelHandle,
+    ) -> Result<Option<usize>, Error> {
+        self.check_prompt(text)?;
+        let is_cancelled = || cancel.is_cancelled();
+        let prefixes = self.prefixes.as_ref();
+        let reading = Reading {
+            reuse: Reuse::Prefix,
+            prefixes,
+            owner,
+            is_cancelled: &is_cancelled,
+            ..Reading::new(text)
+        };
+        let read = self.decoder.read_branches(&reading, &[])?;
+        self.keep_prefix();
+        let reused = usize::try_from(self.decoder.stats().reused).expect("part of a text");
+        Ok(read.map(|_| reused))
+    }
+
     /// Keeps the text of the last request for later ones, where prefixes are kept. A device that has failed keeps
     /// nothing, and the next request says so.
     pub(super) fn keep_prefix(&mut self) {

@@ -47,6 +47,13 @@ impl Owner {
     }
 }
 
+impl Owner {
+    /// What tells owners apart, in characters of file names; `None` for nobody. It does not tell the secret.
+    pub fn label(&self) -> Option<String> {
+        self.0.map(|digest| blake3::Hash::from_bytes(digest).to_hex().to_string())
+    }
+}
+
 impl fmt::Debug for Owner {
     /// Says whether there is one, and no more: logs are read by others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{answers::Refused, page, routes::Service};
 
 /// Every path, and what is there.
-const PATHS: [(&str, &str); 13] = [
+const PATHS: [(&str, &str); 15] = [
     ("POST /v1/chat/completions", "answers a conversation"),
     ("POST /v1/completions", "continues prompts"),
     ("POST /v1/responses", "answers a conversation, in OpenAI's newer form"),
@@ -24,6 +24,8 @@ const PATHS: [(&str, &str); 13] = [
     ("GET /v1/models/NAME", "the model, by its name"),
     ("POST /tokenize", "tokens of a text or a conversation"),
     ("POST /detokenize", "text of tokens"),
+    ("GET /slots", "what the cache is doing, as llama.cpp's server says it"),
+    ("POST /slots/0?action=ACTION", "saves, restores or erases the text of the cache"),
     ("GET /health", "whether the service works"),
     ("GET /ready", "whether a request would be taken now"),
     ("GET /version", "version of the program"),

@@ -41,6 +41,7 @@ mod response_events;
 mod responses;
 mod routes;
 mod settings;
+mod slots;
 #[cfg_attr(not(feature = "otel"), path = "no_spans.rs")]
 mod spans;
 mod steps;

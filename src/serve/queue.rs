@@ -54,6 +54,34 @@ pub(super) struct Job {
 pub(super) enum Work {
     Answers(Answers),
     Choice(Box<Choice>),
+    Slot(Slot),
+}
+
+/// Something to be done with the cache of the planned engine, which clients call its slot.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) act: SlotAct,
+    /// Gets nothing of a request that was cancelled.
+    pub(super) done: oneshot::Sender<Result<Option<SlotText>, engine::Error>>,
+}
+
+/// What is done with a slot.
+#[derive(Debug)]
+pub(super) enum SlotAct {
+    /// Its text is told.
+    Tell,
+    /// It gets a text.
+    Read(Vec<u32>),
+    /// Its text is forgotten.
+    Forget,
+}
+
+/// The text of a slot, or the one that it had.
+#[derive(Debug, PartialEq)]
+pub(super) struct SlotText {
+    pub(super) tokens: Vec<u32>,
+    /// Tokens that were not read again.
+    pub(super) kept: usize,
 }
 
 /// Answers in sequence.

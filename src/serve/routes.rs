@@ -45,6 +45,7 @@ use super::{
     response_events::{self, Made, Responding},
     responses,
     settings::Settings,
+    slots,
     spans::Spans,
     structured, tokens,
     tool_calls::CallsOfAnswer,
@@ -88,6 +89,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .route("/metrics", get(metrics_text))
         .merge(about::router())
         .merge(choose::router())
+        .merge(slots::router())
         .merge(tokens::router())
         .fallback(|| async {
             Refused::new(StatusCode::NOT_FOUND, "unknown path; GET / lists the available paths")

@@ -1,6 +1,6 @@
 //! Settings of the service.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::ApiKey;
 
@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) span_timeout: Option<Duration>,
     /// Drafter of requests that name none: `plan`, `none`, or a drafter.
     pub(crate) drafter: String,
+    /// Folder of the texts of slots that clients save, if they may.
+    pub(crate) slots: Option<PathBuf>,
     /// Limits on requests.
     pub(crate) limits: Limits,
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use yggc::engine::{
-    self, CancelHandle, DrafterChoice, Engine, ErrorKind, Event, FinishReason, Loaded, Options, Prompt,
-    Speculation,
+use yggc::{
+    engine::{
+        self, CancelHandle, DrafterChoice, Engine, ErrorKind, Event, FinishReason, Loaded, Options, Prompt,
+        Speculation,
+    },
+    prefix::Owner,
 };
 
 use super::{
     idle::Idle,
     metrics::Metrics,
-    queue::{Answers, Choice, Job, Next, Queue, ReadPrompt, Sent, Work},
+    queue::{Answers, Choice, Job, Next, Queue, ReadPrompt, Sent, Slot, SlotAct, SlotText, Work},
 };
 
 /// The drafter that the plan chose.
@@ -73,6 +76,15 @@ impl Worker {
                     let _ = answers.events.send(Err(error));
                 }
             }
+            Work::Slot(Slot { act, done }) => {
+                self.metrics.waited(arrived.elapsed());
+                let text = act_on(&mut self.planned, act, owner, &cancel);
+                if let Err(error) = &text {
+                    self.note_failure(error);
+                }
+                // The client may have left.
+                let _ = done.send(text);
+            }
             Work::Choice(choice) => {
                 let Choice { mut request, chosen } = *choice;
                 request.owner = owner;
@@ -133,6 +145,24 @@ fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
     };
     work.end();
     job
+}
+
+/// Does something with the text of a cache.
+fn act_on(
+    engine: &mut Engine,
+    act: SlotAct,
+    owner: Owner,
+    cancel: &CancelHandle,
+) -> Result<Option<SlotText>, engine::Error> {
+    if let SlotAct::Read(tokens) = act {
+        let kept = engine.read(&tokens, owner, cancel)?;
+        return Ok(kept.map(|kept| SlotText { tokens, kept }));
+    }
+    let tokens = engine.cached_text(owner).to_vec();
+    if matches!(act, SlotAct::Forget) && !tokens.is_empty() {
+        engine.forget();
+    }
+    Ok(Some(SlotText { kept: tokens.len(), tokens }))
 }
 
 /// Gives the answers to a request in sequence and sends their events, until it ends or the receiver is gone.

@@ -23,6 +23,7 @@ mod prefixes;
 mod prompts;
 mod responses;
 mod server;
+mod slots;
 mod soak;
 #[cfg(feature = "otel")]
 mod spans;

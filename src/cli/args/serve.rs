@@ -92,6 +92,9 @@ pub(crate) struct ServeArgs {
     /// of its processes: prefer a file or the variable
     #[arg(long, value_name = "KEY", value_parser = api_key)]
     pub(crate) api_key: Vec<ApiKey>,
+    /// Folder for texts that clients save by POST /slots/0?action=save, and restore, as in llama.cpp [default: neither]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) slot_save_path: Option<PathBuf>,
     /// Web page that may use the service, as in https://example.org, or * for all; may be repeated
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     pub(crate) cors_origin: Vec<String>,

@@ -81,6 +81,14 @@ impl Decoder {
         Ok(served)
     }
 
+    /// The tokens of the text whose keys and values the cache has, if the text is of this owner.
+    pub fn cached_text(&self, owner: Owner) -> &[u32] {
+        let Self { session, sequence, .. } = self;
+        let is_theirs = sequence.is_cache_known && sequence.owner == owner;
+        let known = if is_theirs { session.committed().min(sequence.history.len()) } else { 0 };
+        &sequence.history[..known]
+    }
+
     /// Keeps the whole blocks of the text, for the owner of the request, and what the drafter at work has of it.
     ///
     /// # Errors
