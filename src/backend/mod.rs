@@ -17,10 +17,11 @@ mod loading;
 mod memory;
 mod phase;
 mod reference;
+mod slots;
 mod tier;
 mod verification;
 
-use std::{fmt::Debug, ops::Range, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 pub(crate) use cpu::processors;
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
@@ -32,6 +33,7 @@ pub use error::BackendError;
 pub use instruments::{Exercise, Instruments, Moment, Observer};
 pub use loading::Loading;
 pub use phase::{DraftPhases, GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
+pub use slots::{MOVED_SLOTS, SlotMoves};
 use tier::Runner;
 pub use tier::{Gpu, gpu, has_own_memory, packed_sizes, reads, rounds_activations};
 pub use verification::{Accepted, VerificationId, Verifications};
@@ -39,15 +41,12 @@ pub use ygg_kernels::{
     Activations, KvFormat, Tier,
     cpu::{Arithmetic, Tuning},
 };
-use ygg_kernels::{KvLayer, Matrix, RopeTable, Tails};
+use ygg_kernels::{Matrix, RopeTable, Tails};
 
 use crate::ir::{
     DeviceSpec, IdVec, Op, OutputId, Program, ProgramId, RopeSpec, RowInputs, WeightId, WeightSource,
     WeightSpec,
 };
-
-/// Slots are moved in and out of caches by multiples of so many, whose keys lie together in some caches.
-pub const MOVED_SLOTS: usize = KvLayer::KEY_BLOCK;
 
 /// How many slots a cache has, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +133,9 @@ pub trait Executables: Send + Sync + Debug {
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError>;
 }
 
-/// One request's state on a device: arena, key/value cache, threads. It runs forwards; what else it can do are its
-/// [`Capabilities`].
-pub trait Replay: Capabilities + Send + Debug {
+/// One request's state on a device: arena, key/value cache, threads. It runs forwards, and its slots
+/// [can be moved](SlotMoves); what else it can do are its [`Capabilities`].
+pub trait Replay: Capabilities + SlotMoves + Send + Debug {
     /// The device's first failure, if it has failed. From then on nothing runs, and results are placeholders that let a
     /// step end without a panic: callers check this before they hand out results. Processors do not fail.
     fn failure(&self) -> Option<&BackendError>;
@@ -165,24 +164,6 @@ pub trait Replay: Capabilities + Send + Debug {
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);
-
-    /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
-    fn moved_bytes(&self, slots: usize) -> usize;
-
-    /// Copies keys and values of slots to bytes, and of what convolutions keep as much as rows after the last slot
-    /// read. Waits for what was begun. After a failure the bytes are arbitrary.
-    ///
-    /// # Panics
-    /// If the slots are not whole blocks of [`MOVED_SLOTS`], or there is another number of bytes than
-    /// [`moved_bytes`](Self::moved_bytes).
-    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]);
-
-    /// Copies slots from what [`read_slots`](Self::read_slots) made of as many, of a cache of the same programs and
-    /// format. Waits for what was begun, and until the bytes were read.
-    ///
-    /// # Panics
-    /// As `read_slots`.
-    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]);
 }
 
 impl dyn Replay {

@@ -25,6 +25,15 @@ pub struct PrefixCounts {
     pub disk_bytes: u64,
 }
 
+/// Tokens that were served, by where they were. Plain data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Tokens from memory.
+    pub memory: usize,
+    /// Tokens from a file.
+    pub disk: usize,
+}
+
 /// Counters of a store, which any thread adds to.
 #[derive(Debug, Default)]
 pub(super) struct Counters {

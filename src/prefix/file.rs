@@ -17,7 +17,7 @@ use super::{
     key::{BlockKey, Link},
     layout::{GROUP, Header, Layout, Read},
     memory::Block,
-    store::Notify,
+    note::Notify,
     tree::Tree,
 };
 use crate::storage::{read_exact_at, write_all_at};

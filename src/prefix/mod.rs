@@ -32,9 +32,9 @@ mod store;
 mod tree;
 mod writer;
 
-pub use counts::PrefixCounts;
+pub use counts::{PrefixCounts, Served};
 pub use folder::{PrefixFile, prefix_files};
 pub use key::{Binding, KeptText, Owner};
 pub use note::PrefixNote;
-pub use restore::{Found, Served};
+pub use restore::Found;
 pub use store::{PrefixDisk, PrefixLimits, PrefixStore, Shelf};

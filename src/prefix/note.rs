@@ -2,6 +2,9 @@
 
 use std::{fmt, path::PathBuf};
 
+/// Is told what a user should know, on whichever thread learns it.
+pub(super) type Notify = dyn Fn(PrefixNote) + Send + Sync;
+
 /// What a user should know of a store. Each variant displays as one line; each is told once for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PrefixNote {

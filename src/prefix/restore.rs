@@ -10,6 +10,8 @@ use std::{
 };
 
 use super::{
+    KeptText,
+    counts::Served,
     file::{BlockFile, Place},
     key::Link,
     memory::Block,
@@ -21,24 +23,26 @@ const MOST_READERS: usize = 3;
 /// Blocks that may be read before they are needed: each reader has one in hand and one ready.
 const AHEAD: usize = 2 * MOST_READERS;
 
-/// Tokens that were served, by where they were. Plain data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    /// Tokens from memory.
-    pub memory: usize,
-    /// Tokens from a file.
-    pub disk: usize,
-}
-
 /// The blocks that are kept of the beginning of a text.
 #[derive(Debug)]
 pub struct Found<'t> {
-    pub(super) shelf: Arc<Shelf>,
-    pub(super) text: Vec<Link<'t>>,
+    shelf: Arc<Shelf>,
+    text: Vec<Link<'t>>,
     /// Of the first blocks.
-    pub(super) in_memory: Vec<Arc<Block>>,
+    in_memory: Vec<Arc<Block>>,
     /// Of those after them.
-    pub(super) on_disk: Vec<Place>,
+    on_disk: Vec<Place>,
+}
+
+impl Shelf {
+    /// The blocks of a text that its owner has here, from the first on.
+    pub fn find<'t>(self: &Arc<Self>, text: &KeptText<'t>) -> Found<'t> {
+        let mut text = self.links(text);
+        let in_memory = self.in_memory(&text);
+        let on_disk = self.file().map_or_else(Vec::new, |file| file.find(&text, in_memory.len()));
+        text.truncate(in_memory.len() + on_disk.len());
+        Found { shelf: Arc::clone(self), text, in_memory, on_disk }
+    }
 }
 
 impl Found<'_> {
@@ -63,7 +67,7 @@ impl Found<'_> {
         let first_read = first.max(in_memory.len());
         // Blocks of this text do not leave for others of it; what was served may leave.
         drop(in_memory);
-        let loaded = loaded.and_then(|()| match &shelf.file {
+        let loaded = loaded.and_then(|()| match shelf.file() {
             Some(file) if first_read < text.len() => {
                 let skipped = first_read - (text.len() - on_disk.len()).min(first_read);
                 let wanted: Vec<(Link<'_>, Place)> =

@@ -8,18 +8,16 @@ use std::{
 };
 
 use super::{
-    Binding, Found, KeptText, PrefixCounts, PrefixNote, Served,
-    counts::Counters,
+    Binding, KeptText, PrefixCounts, PrefixNote,
+    counts::{Counters, Served},
     file::BlockFile,
     folder::Folder,
     key::{Link, chain},
     layout::Layout,
     memory::{Block, Memory, Room, bytes_of},
+    note::Notify,
     writer::{Job, Writer},
 };
-
-/// Is told what a user should know.
-pub(super) type Notify = dyn Fn(PrefixNote) + Send + Sync;
 
 /// Memory of blocks that wait to be written and are in no level, where memory keeps fewer bytes than that: enough that
 /// the end of a long prompt is written with its beginning, little beside any model.
@@ -142,7 +140,7 @@ pub struct Shelf {
     store: Arc<PrefixStore>,
     binding: Binding,
     layout: Layout,
-    pub(super) file: Option<Arc<BlockFile>>,
+    file: Option<Arc<BlockFile>>,
 }
 
 impl Shelf {
@@ -159,16 +157,20 @@ impl Shelf {
         Counters::add(&counters.hits, usize::from(*served != Served::default()));
     }
 
-    /// The blocks of a text that its owner has here, from the first on.
-    pub fn find<'t>(self: &Arc<Self>, text: &KeptText<'t>) -> Found<'t> {
-        let mut text = chain(&self.binding, text, self.layout.block_tokens);
-        let in_memory: Vec<Arc<Block>> = {
-            let memory = locked(&self.store.memory);
-            text.iter().map_while(|link| memory.tree.get(link).cloned()).collect()
-        };
-        let on_disk = self.file.as_ref().map_or_else(Vec::new, |file| file.find(&text, in_memory.len()));
-        text.truncate(in_memory.len() + on_disk.len());
-        Found { shelf: Arc::clone(self), text, in_memory, on_disk }
+    /// The file of its blocks, if there is one.
+    pub(super) fn file(&self) -> Option<&Arc<BlockFile>> {
+        self.file.as_ref()
+    }
+
+    /// The whole blocks of a text.
+    pub(super) fn links<'t>(&self, text: &KeptText<'t>) -> Vec<Link<'t>> {
+        chain(&self.binding, text, self.layout.block_tokens)
+    }
+
+    /// Those of a text that are in memory, from the first on.
+    pub(super) fn in_memory(&self, text: &[Link<'_>]) -> Vec<Arc<Block>> {
+        let memory = locked(&self.store.memory);
+        text.iter().map_while(|link| memory.tree.get(link).cloned()).collect()
     }
 
     /// Keeps the whole blocks of a text for its owner. `save` writes the bytes of the block of a number, and is asked
@@ -181,7 +183,7 @@ impl Shelf {
         text: &KeptText<'_>,
         mut save: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let text = chain(&self.binding, text, self.layout.block_tokens);
+        let text = self.links(text);
         for link in &text {
             let is_on_disk = self.file.as_ref().is_none_or(|file| !file.is_writable() || file.has(link));
             let here = {

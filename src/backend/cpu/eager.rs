@@ -16,7 +16,7 @@ use crate::ir::{IdVec, OutputId, Program, ProgramId, RowInputs, Step, StepId, We
 use super::{
     super::{
         BackendError, Capabilities, Executables, Exercise, Instruments, Loading, Moment, Observer, Replay,
-        ReplayOptions, memory::Arena,
+        ReplayOptions, SlotMoves, memory::Arena,
     },
     CpuExecutables,
     pool::{Worker, Workers},
@@ -151,7 +151,9 @@ impl Replay for EagerReplay {
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.replay.copy_slots(from, first);
     }
+}
 
+impl SlotMoves for EagerReplay {
     fn moved_bytes(&self, slots: usize) -> usize {
         self.replay.moved_bytes(slots)
     }

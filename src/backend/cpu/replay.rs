@@ -18,6 +18,7 @@ use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RopeId, RowInpu
 use super::{
     super::{
         BackendError, Capabilities, Exercise, Instruments, Moment, Observer, Replay, ReplayOptions,
+        SlotMoves,
         memory::{Arena, Block, KvCache},
     },
     CpuExecutables,
@@ -282,7 +283,9 @@ impl Replay for CpuReplay {
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
     }
+}
 
+impl SlotMoves for CpuReplay {
     fn moved_bytes(&self, slots: usize) -> usize {
         self.cache.moved_bytes(slots)
     }

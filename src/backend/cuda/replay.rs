@@ -10,7 +10,7 @@ use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RowInputs, Step
 use super::{
     super::{
         BackendError, Capabilities, DraftPhases, Executables, Exercise, Instruments, Moment, Observer,
-        PhaseId, Replay, ReplayOptions, Tuning, VerificationId, Verifications,
+        PhaseId, Replay, ReplayOptions, SlotMoves, Tuning, VerificationId, Verifications,
     },
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
@@ -496,7 +496,9 @@ impl Replay for CudaReplay {
             Ok(())
         });
     }
+}
 
+impl SlotMoves for CudaReplay {
     fn moved_bytes(&self, slots: usize) -> usize {
         self.ground.cache.moved_bytes(slots)
     }

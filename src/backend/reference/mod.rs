@@ -14,7 +14,7 @@ use crate::ir::{
 
 use super::{
     BackendError, Capabilities, Executables, Exercise, Instruments, Loading, Moment, Observer, Replay,
-    ReplayOptions, Tuning,
+    ReplayOptions, SlotMoves, Tuning,
     memory::{Arena, KvCache},
 };
 
@@ -338,7 +338,9 @@ impl Replay for ReferenceReplay {
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.cache.copy_slots(from, first);
     }
+}
 
+impl SlotMoves for ReferenceReplay {
     fn moved_bytes(&self, slots: usize) -> usize {
         self.cache.moved_bytes(slots)
     }

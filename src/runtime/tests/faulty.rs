@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use crate::{
     backend::{
         BackendError, Capabilities, DraftPhases, Executables, Exercise, Instruments, Observer, Replay,
-        ReplayOptions, Tuning, Verifications, Workers,
+        ReplayOptions, SlotMoves, Tuning, Verifications, Workers,
     },
     ir::{Candidates, Id, IdVec, OutputId, Program, ProgramId, RowInputs, StepId, WeightSource},
 };
@@ -156,7 +156,9 @@ impl Replay for FaultyReplay {
         let is_off = self.executables.fault == Fault::OffByOneSlot;
         self.inner.copy_slots(if is_off { &further } else { from }, first);
     }
+}
 
+impl SlotMoves for FaultyReplay {
     fn moved_bytes(&self, slots: usize) -> usize {
         self.inner.moved_bytes(slots)
     }

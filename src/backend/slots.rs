@@ -1,0 +1,29 @@
+//! Slots of a cache: how many there are, and how they are moved out of it and into it.
+
+use std::ops::Range;
+
+use ygg_kernels::KvLayer;
+
+/// Slots are moved by multiples of so many, whose keys lie together in some caches.
+pub const MOVED_SLOTS: usize = KvLayer::KEY_BLOCK;
+
+/// A cache whose slots can be copied to bytes, and written from such bytes. Allocates nothing.
+pub trait SlotMoves {
+    /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
+    fn moved_bytes(&self, slots: usize) -> usize;
+
+    /// Copies keys and values of slots to bytes, and of what convolutions keep as much as rows after the last slot
+    /// read. Waits for what was begun. After a failure the bytes are arbitrary.
+    ///
+    /// # Panics
+    /// If the slots are not whole blocks of [`MOVED_SLOTS`], or there is another number of bytes than
+    /// [`moved_bytes`](Self::moved_bytes).
+    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]);
+
+    /// Copies slots from what [`read_slots`](Self::read_slots) made of as many, of a cache of the same programs and
+    /// format. Waits for what was begun, and until the bytes were read.
+    ///
+    /// # Panics
+    /// As `read_slots`.
+    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]);
+}
