@@ -63,8 +63,8 @@ pub(crate) fn command(args: &ChooseArgs, cache: &CachePlace) -> Result<(), Failu
     let constraint = settings::constraint(&args.constraint)?;
     let machine = Machine::new(&args.device)?;
     let path = fetch::resolve(args.model.model.as_deref(), cache)?;
-    let width = machine.read_width();
-    let loaded = Arc::new(Loaded::new(loading::open(&path, cache)?, &load_options(machine, vec![width]))?);
+    let widths = machine.read_widths();
+    let loaded = Arc::new(Loaded::new(loading::open(&path, cache)?, &load_options(machine, widths.clone()))?);
     let prompt = if args.raw {
         Prompt::Raw(text)
     } else {
@@ -81,7 +81,7 @@ pub(crate) fn command(args: &ChooseArgs, cache: &CachePlace) -> Result<(), Failu
     // No more than the texts need.
     let context = Some(request.tokens().clamp(2, loaded.set().model_context()));
     let engine =
-        Options { drafter: DrafterChoice::Plain, read_width: Some(width), ..machine.options(&path, context) };
+        Options { drafter: DrafterChoice::Plain, read_widths: widths, ..machine.options(&path, context) };
     let choices = Engine::with_loaded(loaded, &engine)?.choose(&request)?.expect("nobody cancels it");
     if args.json {
         return output::json(&ChoicesJson::new(&texts, &choices));

@@ -39,7 +39,7 @@ pub(crate) fn command(args: &ServeArgs, cache: &CachePlace) -> Result<(), Failur
         store: settings::store(&args.store)?,
         draft_model: fetch::resolve_drafter(args.draft_model.as_deref(), cache)?,
         // A plan that divides the memory has left none for it.
-        read_width: (!machine.limits_weights()).then_some(machine.read_width()),
+        read_widths: if machine.limits_weights() { Vec::new() } else { machine.read_widths() },
         prefixes: prefixes::store(&args.prefixes, machine, cache)?,
         ..machine.options(&path, args.context.context)
     };

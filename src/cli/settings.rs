@@ -131,10 +131,11 @@ impl Machine {
         Self { resident: self.resident.or_else(of_plan), ..self }
     }
 
-    /// Rows of a forward that reads prompts and options. A processor gains little by more than so many, and a GPU, whose
-    /// forwards of more rows cost about the same, as many as a prefill has.
-    pub(crate) fn read_width(&self) -> usize {
-        if has_own_memory(self.tier) { 64 } else { 16 }
+    /// Rows of forwards that read prompts and options. On a processor every row takes time, so a forward should have few
+    /// to spare: 20 hold the last token of a prompt and 16 options of two tokens each. A GPU's take about the same time
+    /// up to as many as a prefill has.
+    pub(crate) fn read_widths(&self) -> Vec<usize> {
+        if has_own_memory(self.tier) { vec![64] } else { vec![4, 8, 12, 16, 20, 24, 32] }
     }
 
     /// What a plan for a model must have been made for to be used here.

@@ -189,7 +189,7 @@ pub struct ChooseReport {
 impl Engine {
     /// How probable each of some given texts is as the continuation of a prompt. The prompt is run once, as far as the cache has it
     /// not; the options are branches of one tree, whose shared beginnings are run once, and as many rows of it share a forward as the
-    /// engine was opened for ([`Options::read_width`](super::Options::read_width)). The cache has the prompt afterwards. `None` if it
+    /// engine was opened for ([`Options::read_widths`](super::Options::read_widths)). The cache has the prompt afterwards. `None` if it
     /// was cancelled.
     ///
     /// ```
@@ -197,7 +197,7 @@ impl Engine {
     /// # let folder = tempfile::tempdir()?;
     /// # let model = folder.path().join("tiny.gguf");
     /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
-    /// let mut engine = Engine::open(&Options { read_width: Some(16), ..Options::new(&model) })?;
+    /// let mut engine = Engine::open(&Options { read_widths: vec![4, 16], ..Options::new(&model) })?;
     /// let options = ["ab", "abc", "c"].map(|text| Continuation::Text(text.to_owned()));
     /// let request = ChooseRequest::new(Prompt::Raw("ab".to_owned()), options.to_vec());
     /// let choices = engine.choose(&request)?.expect("nobody cancels it");

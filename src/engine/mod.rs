@@ -127,6 +127,7 @@ impl Engine {
     /// # Errors
     /// As `open`.
     pub fn with_model(model: Model, options: &Options) -> Result<Self, Error> {
+        options.check_read_widths()?;
         let tier = options.tier.unwrap_or_else(Tier::detect_best);
         let threads = options.threads.unwrap_or_else(default_threads);
         let activations = options.activations.unwrap_or(tier.activations());
@@ -147,6 +148,7 @@ impl Engine {
     /// # Errors
     /// As `open`, and of kind `Input` if a planned width was not loaded.
     pub fn with_loaded(loaded: Arc<Loaded>, options: &Options) -> Result<Self, Error> {
+        options.check_read_widths()?;
         let drafting = drafting::decide(|| loaded.fingerprints(), options)?;
         let widths = loaded.set().widths();
         if let Some(missing) = drafting.widths.iter().find(|w| !widths.contains(w)) {

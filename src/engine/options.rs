@@ -88,11 +88,12 @@ pub struct Options {
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
     /// shorter.
     pub context: Option<usize>,
-    /// Rows of a forward that shows the logits of all of them, for [`Engine::choose`](super::Engine::choose) and
-    /// [`Engine::prompt_log_probs`](super::Engine::prompt_log_probs): so many share one. Costs an executable more, and memory for so
-    /// many rows of logits. `None` leaves them the widths of the plan, without a plan one row at a time: the numbers are the
-    /// same. Where the engine is opened over a [`Loaded`](super::Loaded) model, that one's widths are used.
-    pub read_width: Option<usize>,
+    /// Rows of forwards that show the logits of all of them, in addition to those of the plan, for
+    /// [`Engine::choose`](super::Engine::choose) and [`Engine::prompt_log_probs`](super::Engine::prompt_log_probs): as many rows as the widest
+    /// holds share a forward, and the rest the smallest that holds them. Each costs executables, the widest the memory of so many rows of
+    /// logits. With none, and without a plan, rows are run one at a time; the numbers are the same. Where the engine is opened over a
+    /// [`Loaded`](super::Loaded) model, that one's widths are used.
+    pub read_widths: Vec<usize>,
     /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for these, for the streamed weights
     /// that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
@@ -107,7 +108,21 @@ pub struct Options {
     pub draft_growth: DraftGrowth,
 }
 
+/// Most rows of a forward that reads: far more than make it quicker.
+const MOST_READ: usize = 256;
+
 impl Options {
+    /// # Errors
+    /// [`Error`] of kind `Input` for forwards of no rows, or of too many.
+    pub(super) fn check_read_widths(&self) -> Result<(), Error> {
+        match self.read_widths.iter().find(|width| !(1..=MOST_READ).contains(*width)) {
+            None => Ok(()),
+            Some(found) => Err(Error::input(format!(
+                "a forward of {found} rows to read with: expected 1 to {MOST_READ}; correct the read widths"
+            ))),
+        }
+    }
+
     /// Plain decoding of `model` with the best this machine has.
     pub fn new(model: impl Into<PathBuf>) -> Self {
         Self {
@@ -123,7 +138,7 @@ impl Options {
             threads: None,
             resident: None,
             context: None,
-            read_width: None,
+            read_widths: Vec::new(),
             memory_limit: None,
             prefixes: None,
             pinning: Pinning::default(),

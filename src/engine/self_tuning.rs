@@ -11,13 +11,13 @@ use crate::{
 use super::{Options, drafting::Drafting};
 
 impl Drafting {
-    /// Widths to load a model with: the planned ones, the one for reading, and one that holds a try if no other width does, so
+    /// Widths to load a model with: the planned ones, those for reading, and one that holds a try if no other width does, so
     /// that a try is one forward.
     pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
         let tries = self.bands.iter().any(|steps| steps.sub_plan.drafter.facts().tunes_itself);
         let window = tries.then_some(options.skip_search.window);
         let mut widths = self.widths.clone();
-        widths.extend(options.read_width);
+        widths.extend(&options.read_widths);
         widths.extend(window.filter(|window| widths.iter().all(|width| width < window)));
         widths
     }
@@ -30,7 +30,7 @@ impl Drafting {
             let tries = if drafter.facts().tunes_itself { options.skip_search.window } else { 0 };
             StepShape::of(&steps.sub_plan).scratch_rows(*schedule) + tries
         });
-        rows.chain(options.read_width).max().unwrap_or(1)
+        rows.chain(options.read_widths.iter().copied()).max().unwrap_or(1)
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Given {
     #[pyo3(item)]
     context: Option<usize>,
     #[pyo3(item)]
-    read_width: Option<usize>,
+    read_widths: Vec<usize>,
     #[pyo3(item)]
     memory_limit: Option<usize>,
     #[pyo3(item)]
@@ -83,7 +83,7 @@ impl Given {
             cache,
             threads: self.threads,
             context: self.context,
-            read_width: self.read_width,
+            read_widths: self.read_widths,
             memory_limit: self.memory_limit,
             resident: self.resident,
             ..Options::new(&path)

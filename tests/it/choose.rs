@@ -174,9 +174,9 @@ fn a_cancelled_reading_ends_before_its_next_forward_and_keeps_the_prompt() {
     assert_eq!(read_after(forwards).0, whole);
 }
 
-fn engine(read_width: Option<usize>) -> Engine {
+fn engine(read_widths: &[usize]) -> Engine {
     let options = Options {
-        read_width,
+        read_widths: read_widths.to_vec(),
         tier: Some(Tier::Portable),
         threads: Some(1),
         context: Some(96),
@@ -200,7 +200,7 @@ fn an_engine_finds_what_score_does_whatever_it_was_opened_for() {
         ChooseRequest::new(Prompt::Raw("one and".to_owned()), texts(&[" one", " one and two", " two", "x"]));
     let chat =
         ChooseRequest { prompt: Prompt::chat(vec![Message::new(Role::User, "one or two?")]), ..raw.clone() };
-    let [mut narrow, mut wide] = [None, Some(16)].map(engine);
+    let [mut narrow, mut wide] = [&[][..], &[4, 16]].map(engine);
     for request in [raw, chat] {
         let choices = chosen(&mut narrow, &request);
         let again = chosen(&mut wide, &request);
@@ -242,7 +242,7 @@ fn an_engine_finds_what_score_does_whatever_it_was_opened_for() {
 
 #[test]
 fn options_that_a_constraint_does_not_take_have_no_probability() {
-    let mut engine = engine(Some(16));
+    let mut engine = engine(&[16]);
     let options = texts(&["one", "two", "on", "three"]);
     let free = ChooseRequest::new(Prompt::Raw("one and ".to_owned()), options);
     let constrained =
@@ -260,7 +260,7 @@ fn options_that_a_constraint_does_not_take_have_no_probability() {
 
 #[test]
 fn what_cannot_be_chosen_from_is_refused_by_its_number() {
-    let mut engine = engine(None);
+    let mut engine = engine(&[]);
     let raw = || Prompt::Raw("one".to_owned());
     let chat = || Prompt::chat(vec![Message::new(Role::User, "one?")]);
     let control = engine.loaded().tokenizer().spelling(engine.loaded().end_ids()[0]);
@@ -303,9 +303,20 @@ fn what_cannot_be_chosen_from_is_refused_by_its_number() {
 }
 
 #[test]
+fn forwards_to_read_with_have_some_rows_and_not_too_many() {
+    for (widths, part) in
+        [(vec![4, 0], "of 0 rows"), (vec![257], "of 257 rows"), (vec![usize::MAX], "1 to 256")]
+    {
+        let options = Options { read_widths: widths, ..Options::new(model()) };
+        let error = Engine::open(&options).expect_err("no such forward can be");
+        assert!(error.kind() == ErrorKind::Input && error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
 fn log_probabilities_of_a_prompt_are_those_of_score() {
     let cancel = CancelHandle::new();
-    for mut engine in [None, Some(16)].map(engine) {
+    for mut engine in [&[][..], &[4, 16]].map(engine) {
         let prompt = engine.loaded().tokenizer().encode_prompt("one and one and two and one or two");
         let read = engine
             .prompt_log_probs(&prompt, Owner::default(), 3, &cancel)
@@ -333,9 +344,8 @@ fn log_probabilities_of_a_prompt_are_those_of_score() {
     }
     let cancelled = CancelHandle::new();
     cancelled.cancel();
-    assert!(
-        engine(None).prompt_log_probs(&[5, 6], Owner::default(), 0, &cancelled).expect("it fits").is_none()
-    );
+    let read = engine(&[]).prompt_log_probs(&[5, 6], Owner::default(), 0, &cancelled).expect("it fits");
+    assert!(read.is_none());
 }
 
 #[test]

@@ -80,7 +80,7 @@ class Choices(unittest.TestCase):
     OPTIONS = ("1", "12", " one")
 
     def test_they_are_those_of_the_program(self):
-        with yggc.Engine(MODEL, read_width=16) as wide, yggc.Engine(MODEL) as narrow:
+        with yggc.Engine(MODEL, read_widths=(4, 16)) as wide, yggc.Engine(MODEL) as narrow:
             for prompt, arguments, keywords in (
                 (QUESTION, ["--raw"], {}),
                 ([{"role": "user", "content": QUESTION}], ["--normalize", "length"], {"normalize": "length"}),

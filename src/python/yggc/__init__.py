@@ -182,8 +182,8 @@ class Engine:
     :param cache: element type of the key/value cache, ``"f16"`` or ``"q8"``, a numeric class of its own, too.
     :param threads: worker threads; one per processor that the process may use if left out.
     :param context: most tokens of prompt and answer together; 4096, or the model's limit if that is lower, if left out.
-    :param read_width: rows of the widest forward of :meth:`choose`, such as 16, for memory of so many rows of logits; the widths of the plan,
-        without a plan one row at a time, if left out. Its numbers are the same.
+    :param read_widths: rows of forwards of :meth:`choose` in addition to those of the plan, such as ``(4, 8, 16)``, the widest for memory of
+        so many rows of logits; without a plan one row at a time, if left out. The numbers are the same.
     :param memory_limit: most bytes of the host's memory for weights and session together; on a GPU for streamed weights.
     :param resident: most bytes of weights in memory, of the GPU with ``device="cuda"``; the others are read by every forward: from disk, which needs
         ``packed_folder``, or for a GPU from memory of the host. What the plan is for, if left out; without a plan all are in memory.
@@ -207,7 +207,7 @@ class Engine:
         cache: str = "f16",
         threads: int | None = None,
         context: int | None = None,
-        read_width: int | None = None,
+        read_widths: Sequence[int] = (),
         memory_limit: int | None = None,
         resident: int | None = None,
         packed_folder: Path | None = None,
@@ -215,7 +215,7 @@ class Engine:
         self._native = _native.Engine(model, {
             "plan": plan, "force_plan": force_plan, "drafter": drafter, "draft_model": draft_model, "store": store, "device": device,
             "isa": isa, "activations": activations, "cache": cache, "threads": threads, "context": context,
-            "read_width": read_width, "memory_limit": memory_limit, "resident": resident, "packed_folder": packed_folder,
+            "read_widths": list(read_widths), "memory_limit": memory_limit, "resident": resident, "packed_folder": packed_folder,
         })
 
     def generate(
