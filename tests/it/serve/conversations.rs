@@ -52,7 +52,7 @@ fn arguments_of_any_kind_are_taken_back_and_laid_out_as_they_are() {
             json!({"type": "function_call", "call_id": "c1", "name": "weather", "arguments": arguments});
         let result = json!({"type": "function_call_output", "call_id": "c1", "output": "rain"});
         let question = json!({"role": "user", "content": "What is the weather?"});
-        let response = json!({"input": [question, item, result], "max_output_tokens": 4});
+        let response = json!({"input": [question, item, result], "max_output_tokens": 4, "temperature": 0});
         assert_eq!(answered(&server.post("/v1/responses", &response))["usage"]["output_tokens"], 4);
     }
     let refused = server.chat(&with_call(&json!(3)));
