@@ -199,7 +199,7 @@ impl Engine {
     /// # yggc::model::synthetic::SyntheticSpec::default().write_gguf(&model)?;
     /// let mut engine = Engine::open(&Options { read_widths: vec![4, 16], ..Options::new(&model) })?;
     /// let options = ["ab", "abc", "c"].map(|text| Continuation::Text(text.to_owned()));
-    /// let request = ChooseRequest::new(Prompt::Raw("ab".to_owned()), options.to_vec());
+    /// let request = ChooseRequest::new(Prompt::Raw("one and one".to_owned()), options.to_vec());
     /// let choices = engine.choose(&request)?.expect("nobody cancels it");
     /// let sum: f64 = choices.options.iter().map(|option| option.probability).sum();
     /// assert!((sum - 1.0).abs() < 1e-12);
