@@ -15,7 +15,7 @@ use super::{
     counts::Counters,
     folder::{EXTENSION, Folder},
     key::{BlockKey, Link},
-    layout::{GROUP, Header, Layout, Read},
+    layout::{Header, Layout, Read},
     memory::Block,
     note::Notify,
     tree::Tree,
@@ -175,16 +175,10 @@ impl BlockFile {
     fn scan(&self) -> io::Result<()> {
         let (layout, places) = (&self.layout, self.index().places);
         let mut found = Vec::new();
-        let mut table = vec![0; layout.table_bytes() as usize];
-        for group in 0..u64::from(places).div_ceil(GROUP) {
-            read_exact_at(&self.file, &mut table, layout.group_at(group))?;
-            let numbers = (group * GROUP..u64::from(places)).take(GROUP as usize);
-            for (number, bytes) in numbers.zip(table.chunks_exact(layout.header_bytes())) {
-                if let Read::Block(header) = layout.read(bytes) {
-                    found.push((header, u32::try_from(number).expect("as many places")));
-                }
-            }
-        }
+        layout.each_header(&self.file, places, |place, read| match read {
+            Read::Block(header) => found.push((header, place)),
+            Read::Empty | Read::Broken => {}
+        })?;
         // Those before others first, and of equal ones the last that was written.
         found.sort_by(|(a, _), (b, _)| a.number.cmp(&b.number).then(b.written.cmp(&a.written)));
         let mut index = self.index();

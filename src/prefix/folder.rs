@@ -7,7 +7,8 @@ use std::{
     time::SystemTime,
 };
 
-use super::layout::{Layout, name_in};
+use super::layout::{Layout, Read as ReadHeader, read_head};
+use crate::storage::read_exact_at;
 
 /// What the names of files of blocks end in.
 pub(super) const EXTENSION: &str = "prefixes";
@@ -23,6 +24,44 @@ pub struct PrefixFile {
     pub last_used: Option<SystemTime>,
     /// What its blocks are of; `None` if it is damaged, or of another version of this library.
     pub name: Option<String>,
+}
+
+impl PrefixFile {
+    /// Reads the whole file and compares every block with what was written. One that a process has open is as that
+    /// process has it, and not read.
+    ///
+    /// # Errors
+    /// What was expected and what was found instead.
+    pub fn check(&self) -> Result<(), String> {
+        let file = File::open(&self.path).map_err(|error| error.to_string())?;
+        if file.try_lock_shared().is_err() {
+            return Ok(());
+        }
+        let mut head = vec![0; Layout::HEAD as usize];
+        read_exact_at(&file, &mut head, 0).map_err(|error| error.to_string())?;
+        let Some((layout, _)) = read_head(&head) else {
+            return Err("expected the head of a file of prefixes of this version, found another".to_owned());
+        };
+        let (mut blocks, mut damaged, mut payload) = (0, 0, Vec::new());
+        let places = layout.places(self.bytes);
+        let read = layout.each_header(&file, places, |place, read| {
+            blocks += 1;
+            let is_whole = match read {
+                ReadHeader::Block(header) => {
+                    payload.resize(layout.block_bytes, 0);
+                    read_exact_at(&file, &mut payload, layout.payload_at(place)).is_ok()
+                        && *blake3::hash(&payload).as_bytes() == header.digest
+                }
+                ReadHeader::Empty | ReadHeader::Broken => false,
+            };
+            damaged += u32::from(!is_whole);
+        });
+        read.map_err(|error| error.to_string())?;
+        if damaged == 0 {
+            return Ok(());
+        }
+        Err(format!("expected {blocks} blocks as they were written, found {damaged} others"))
+    }
 }
 
 /// The files of kept prefixes in a folder, least recently used first; none if there is no such folder.
@@ -41,7 +80,7 @@ pub fn prefix_files(folder: &Path) -> io::Result<Vec<PrefixFile>> {
             let found = fs::metadata(&path).ok()?;
             let mut head = Vec::new();
             let read = File::open(&path).and_then(|file| file.take(Layout::HEAD).read_to_end(&mut head));
-            let name = read.ok().and_then(|_| name_in(&head));
+            let name = read.ok().and_then(|_| read_head(&head)).map(|(_, name)| name);
             Some(PrefixFile { path, bytes: found.len(), last_used: found.modified().ok(), name })
         })
         .collect();

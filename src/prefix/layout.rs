@@ -10,16 +10,22 @@
 //!
 //! Headers lie together so that opening a file reads little of it. Numbers are little-endian.
 
+use std::{fs::File, io};
+
 use super::key::{Binding, BlockKey, Link};
+use crate::storage::read_exact_at;
 
 const MAGIC: &[u8; 8] = b"YGGPREF\0";
 const VERSION: u32 = 1;
 const PAGE: u64 = 4096;
 /// Places of a group: their headers are read at once when a file is opened, some ten kilobytes.
-pub(super) const GROUP: u64 = 64;
+const GROUP: u64 = 64;
 const DIGEST: usize = 32;
 /// Bytes of a header without tokens: three digests, two numbers, its checksum.
 const FIXED: usize = 3 * DIGEST + 4 + 8 + DIGEST;
+/// Most tokens and bytes of a block that a head may name: far more than any model has.
+const MOST_TOKENS: usize = 1 << 16;
+const MOST_BYTES: u64 = 1 << 40;
 /// Longest name in bytes.
 const MOST_NAME: usize = 1024;
 
@@ -65,15 +71,15 @@ impl Layout {
 
     /// Bytes from a payload to the next.
     fn stride(&self) -> u64 {
-        (self.block_bytes as u64).next_multiple_of(PAGE)
+        (self.block_bytes as u64).max(1).next_multiple_of(PAGE)
     }
 
     /// Bytes of the headers of a group.
-    pub(super) fn table_bytes(&self) -> u64 {
+    fn table_bytes(&self) -> u64 {
         (GROUP * self.header_bytes() as u64).next_multiple_of(PAGE)
     }
 
-    pub(super) fn group_at(&self, group: u64) -> u64 {
+    fn group_at(&self, group: u64) -> u64 {
         Self::HEAD + group * (self.table_bytes() + GROUP * self.stride())
     }
 
@@ -98,6 +104,27 @@ impl Layout {
         let behind = file_bytes.saturating_sub(Self::HEAD);
         let in_last = (behind % group).saturating_sub(self.table_bytes()) / self.stride();
         u32::try_from(behind / group * GROUP + in_last).unwrap_or(u32::MAX)
+    }
+
+    /// Reads the headers of the first `places` places of a file, and hands on those that are not empty.
+    pub(super) fn each_header(
+        &self,
+        file: &File,
+        places: u32,
+        mut hand_on: impl FnMut(u32, Read),
+    ) -> io::Result<()> {
+        let mut table = vec![0; self.table_bytes() as usize];
+        for group in 0..u64::from(places).div_ceil(GROUP) {
+            read_exact_at(file, &mut table, self.group_at(group))?;
+            let numbers = (group * GROUP..u64::from(places)).take(GROUP as usize);
+            for (number, bytes) in numbers.zip(table.chunks_exact(self.header_bytes())) {
+                match self.read(bytes) {
+                    Read::Empty => {}
+                    read => hand_on(u32::try_from(number).expect("as many places"), read),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The head of a file.
@@ -134,7 +161,7 @@ impl Layout {
     }
 
     /// What the bytes of a header are, [`header_bytes`](Self::header_bytes) of them.
-    pub(super) fn read(&self, bytes: &[u8]) -> Read {
+    fn read(&self, bytes: &[u8]) -> Read {
         if bytes.iter().all(|byte| *byte == 0) {
             return Read::Empty;
         }
@@ -168,8 +195,8 @@ impl Header {
     }
 }
 
-/// The name in the head of a file; `None` if the head is none of this version.
-pub(super) fn name_in(head: &[u8]) -> Option<String> {
+/// What the head of a file says: its layout, and the name of what it is of. `None` if the head is none of this version.
+pub(super) fn read_head(head: &[u8]) -> Option<(Layout, String)> {
     let after_magic = head.strip_prefix(MAGIC)?;
     let (version, rest) = after_magic.split_first_chunk::<4>()?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -179,8 +206,14 @@ pub(super) fn name_in(head: &[u8]) -> Option<String> {
     let checksum = head.get(end..end + DIGEST)?;
     let is_whole =
         u32::from_le_bytes(*version) == VERSION && blake3::hash(&head[..end]).as_bytes() == checksum;
-    let name = said.get(DIGEST + 4 + 8..)?;
-    is_whole.then(|| String::from_utf8_lossy(name).into_owned())
+    let (tokens, rest) = said.get(DIGEST..)?.split_first_chunk::<4>()?;
+    let (bytes, name) = rest.split_first_chunk::<8>()?;
+    let block_tokens = u32::from_le_bytes(*tokens) as usize;
+    let block_bytes = usize::try_from(u64::from_le_bytes(*bytes)).ok()?;
+    // Whoever wrote more meant harm.
+    let is_possible = block_tokens <= MOST_TOKENS && block_bytes as u64 <= MOST_BYTES;
+    (is_whole && is_possible)
+        .then(|| (Layout { block_tokens, block_bytes }, String::from_utf8_lossy(name).into_owned()))
 }
 
 fn u32_bytes(n: usize) -> [u8; 4] {
@@ -243,9 +276,11 @@ mod tests {
     #[test]
     fn a_head_names_what_the_file_is_of() {
         let mut head = LAYOUT.head(&Binding::new("a model", ["kernels"]));
-        assert_eq!(name_in(&head), Some("a model".to_owned()));
+        assert_eq!(read_head(&head), Some((LAYOUT, "a model".to_owned())));
+        let endless = Layout { block_bytes: usize::MAX, ..LAYOUT };
+        assert_eq!(read_head(&endless.head(&Binding::new("a model", ["kernels"]))), None);
         head[60] ^= 1;
-        assert_eq!(name_in(&head), None);
-        assert_eq!(name_in(b"YGGPREF\0"), None);
+        assert_eq!(read_head(&head), None);
+        assert_eq!(read_head(b"YGGPREF\0"), None);
     }
 }

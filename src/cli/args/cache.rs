@@ -41,7 +41,7 @@ pub(crate) enum CacheCommand {
         #[arg(value_name = "KIND", value_enum)]
         kinds: Vec<EntryKind>,
     },
-    /// Read every model, packed file, profile and plan whole, and compare it with what was written
+    /// Read every model, packed file, file of prefixes, profile and plan whole, and compare it with what was written
     Check,
 }
 
@@ -54,6 +54,8 @@ pub(crate) enum EntryKind {
     Hub,
     /// A model's packed weights
     Packed,
+    /// What was computed of the beginnings of texts by a model
+    Prefixes,
     /// A plan made on first use, with its profile
     Plan,
     /// A conversation of `yggc run --session`
@@ -75,6 +77,7 @@ impl EntryKind {
             Self::Model => "model",
             Self::Hub => "hub",
             Self::Packed => "packed",
+            Self::Prefixes => "prefixes",
             Self::Plan => "plan",
             Self::Session => "session",
             Self::Failure => "failure",

@@ -11,6 +11,7 @@ use yggc::{
     measure::profile_file,
     packed::{KeptFile, kept_files},
     plan,
+    prefix::{PrefixFile, prefix_files},
 };
 
 use super::{CacheDir, CacheError, CachePlace, proof_path, sha256_of, take_lock};
@@ -47,6 +48,7 @@ pub(crate) fn entries(place: &CachePlace) -> Result<Vec<Entry>, Failure> {
     let mut entries = models(&cache)?;
     entries.extend(hub(&cache, place)?);
     entries.extend(packed(&cache)?);
+    entries.extend(prefixes(&cache)?);
     entries.extend(plans(&cache)?);
     entries.extend(sessions(&cache)?);
     let folders = [
@@ -129,6 +131,10 @@ impl Entry {
                 let file = KeptFile { path: path.clone(), bytes: self.bytes, last_used: None, model: None };
                 Ok(file.check().err())
             }
+            EntryKind::Prefixes => {
+                let file = PrefixFile { path: path.clone(), bytes: self.bytes, last_used: None, name: None };
+                Ok(file.check().err())
+            }
             EntryKind::Plan => {
                 let of_file = |path: &PathBuf| match path.extension().and_then(|extension| extension.to_str())
                 {
@@ -207,6 +213,26 @@ fn packed(cache: &CacheDir) -> Result<Vec<Entry>, CacheError> {
             about,
             paths: vec![file.path],
             lock: Some(folder.join("lock")),
+        }
+    };
+    Ok(files.into_iter().map(of_file).collect())
+}
+
+/// One entry for every file. Its own lock is held by whoever writes it.
+fn prefixes(cache: &CacheDir) -> Result<Vec<Entry>, CacheError> {
+    let folder = cache.prefixes();
+    let files = prefix_files(&folder).map_err(CacheError::at("list", &folder))?;
+    let of_file = |file: PrefixFile| {
+        let about = file.name.unwrap_or_else(|| "cannot be read by this version; begun anew".to_owned());
+        let name = file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Entry {
+            kind: EntryKind::Prefixes,
+            name,
+            bytes: file.bytes,
+            last_used: file.last_used,
+            about,
+            lock: Some(file.path.clone()),
+            paths: vec![file.path],
         }
     };
     Ok(files.into_iter().map(of_file).collect())

@@ -1,10 +1,12 @@
 //! Kept prefixes as clients and operators see them: cached tokens after a restart, and metrics.
 
+use std::{fs, path::Path};
+
 use serde_json::{Value, json};
 
 use super::{answered, server::Server};
 use crate::{
-    program::success,
+    program::{failure, success, yggc},
     tiny_commands::{model, on_tiny},
 };
 
@@ -71,4 +73,29 @@ fn run_goes_on_from_what_a_run_before_kept() {
     assert_eq!(found, expected);
     assert!(kept.is_some_and(|kept| kept >= 64), "{kept:?}");
     assert_eq!(run("off"), (expected, None));
+
+    let cache = |arguments: &[&str]| {
+        yggc()
+            .arg("cache")
+            .args(arguments)
+            .arg("--cache-dir")
+            .arg(folder.path())
+            .output()
+            .expect("yggc starts")
+    };
+    let listing: Value = serde_json::from_str(&success(&cache(&["list", "--json"]))).expect("JSON");
+    let entry =
+        listing["entries"].as_array().expect("a list").iter().find(|entry| entry["kind"] == "prefixes");
+    let entry = entry.expect("it is listed");
+    assert_eq!(entry["about"], "synthetic");
+    assert!(success(&cache(&["check"])).contains("none is damaged"));
+    let path = entry["paths"][0].as_str().expect("a path");
+    let mut bytes = fs::read(path).expect("it is there");
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("it has blocks");
+    bytes[last] ^= 1;
+    fs::write(path, bytes).expect("writable");
+    let said = failure(&cache(&["check"]), 1);
+    assert!(said.contains("blocks as they were written, found 1 others"), "{said}");
+    success(&cache(&["clear", "prefixes"]));
+    assert!(!Path::new(path).exists());
 }
