@@ -27,6 +27,7 @@ mod key;
 mod layout;
 mod memory;
 mod note;
+mod readers;
 mod restore;
 mod store;
 mod tree;

@@ -1,13 +1,9 @@
 //! Blocks that were found, brought back in order.
 //!
-//! Reading a file and checking what was read take about as long as putting it where it is needed, so threads read
-//! ahead. They are as many as the machine can use, and end with the call.
+//! Reading a file and checking what was read take about as long as putting it where it is needed, so the store's
+//! readers read ahead.
 
-use std::{
-    num::NonZero,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
-};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{
     KeptText,
@@ -15,13 +11,9 @@ use super::{
     file::{BlockFile, Place},
     key::Link,
     memory::Block,
+    readers::Readers,
     store::Shelf,
 };
-
-/// Threads that read ahead: hashing keeps up with a fast disk, and with its cache, by two or three.
-const MOST_READERS: usize = 3;
-/// Blocks that may be read before they are needed: each reader has one in hand and one ready.
-const AHEAD: usize = 2 * MOST_READERS;
 
 /// The blocks that are kept of the beginning of a text.
 #[derive(Debug)]
@@ -67,12 +59,12 @@ impl Found<'_> {
         let first_read = first.max(in_memory.len());
         // Blocks of this text do not leave for others of it; what was served may leave.
         drop(in_memory);
-        let loaded = loaded.and_then(|()| match shelf.file() {
-            Some(file) if first_read < text.len() => {
+        let loaded = loaded.and_then(|()| match (shelf.file(), shelf.readers()) {
+            (Some(file), Some(readers)) if first_read < text.len() => {
                 let skipped = first_read - (text.len() - on_disk.len()).min(first_read);
                 let wanted: Vec<(Link<'_>, Place)> =
                     text[first_read..].iter().copied().zip(on_disk.iter().skip(skipped).copied()).collect();
-                read_in_order(file, &wanted, |link, bytes| {
+                read_in_order(file, readers, &wanted, |link, bytes| {
                     load(&bytes)?;
                     served.disk += tokens;
                     shelf.take_in(&text, Arc::new(Block::new(link, bytes)));
@@ -98,33 +90,33 @@ struct Progress {
     is_over: bool,
 }
 
-struct Reading<'r> {
-    file: &'r BlockFile,
-    wanted: &'r [(Link<'r>, Place)],
+/// Blocks of a file that are read in order, by the caller and whoever helps.
+struct Reading {
+    file: Arc<BlockFile>,
+    places: Vec<Place>,
+    /// How many blocks may be read before they are needed.
+    ahead: usize,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
-impl Reading<'_> {
+impl Reading {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads ahead until nothing is left.
-    fn read_ahead(&self) {
+    fn help(&self) {
         let mut progress = self.progress();
-        loop {
-            if progress.is_over || progress.next >= self.wanted.len() {
-                return;
-            }
-            if progress.next >= progress.taken + AHEAD {
+        while !progress.is_over && progress.next < self.places.len() {
+            if progress.next >= progress.taken + self.ahead {
                 progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             let number = progress.next;
             progress.next += 1;
             drop(progress);
-            let read = self.file.read(&self.wanted[number].1);
+            let read = self.file.read(&self.places[number]);
             progress = self.progress();
             progress.ready.push((number, read));
             self.changed.notify_all();
@@ -134,62 +126,61 @@ impl Reading<'_> {
     /// The block of this place in the order, read here if nobody reads it yet.
     fn take(&self, number: usize) -> Option<Vec<u8>> {
         let mut progress = self.progress();
+        progress.taken = number + 1;
+        self.changed.notify_all();
         if progress.next == number {
             progress.next += 1;
-            progress.taken = number + 1;
             drop(progress);
-            return self.file.read(&self.wanted[number].1);
+            return self.file.read(&self.places[number]);
         }
         loop {
             if let Some(place) = progress.ready.iter().position(|(ready, _)| *ready == number) {
-                progress.taken = number + 1;
-                self.changed.notify_all();
                 return progress.ready.swap_remove(place).1;
             }
             progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
     }
-
-    fn end(&self) {
-        self.progress().is_over = true;
-        self.changed.notify_all();
-    }
 }
 
 /// Ends the reading, however it ends.
-struct End<'r>(&'r Reading<'r>);
+struct End<'r>(&'r Reading);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.progress().is_over = true;
+        self.0.changed.notify_all();
     }
 }
 
 /// Reads blocks of a file and hands them on in order; ends at the first that is damaged, which is dropped.
 fn read_in_order<'t, E>(
-    file: &BlockFile,
+    file: &Arc<BlockFile>,
+    readers: &Readers,
     wanted: &[(Link<'t>, Place)],
     mut hand_on: impl FnMut(&Link<'t>, Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let reading = Reading { file, wanted, progress: Mutex::default(), changed: Condvar::new() };
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    // One is the caller, who has other things to do.
-    let readers = MOST_READERS.min(processors).min(wanted.len().saturating_sub(1));
-    thread::scope(|scope| {
-        let _end = End(&reading);
-        for _ in 0..readers {
-            // Without threads the caller reads by itself.
-            let _ = thread::Builder::new().spawn_scoped(scope, || reading.read_ahead());
-        }
-        for (number, (link, place)) in wanted.iter().enumerate() {
-            match reading.take(number) {
-                Some(bytes) => hand_on(link, bytes)?,
-                None => {
-                    file.drop_damaged(link, place);
-                    break;
-                }
+    let helpers = readers.count().min(wanted.len().saturating_sub(1));
+    let reading = Arc::new(Reading {
+        file: Arc::clone(file),
+        places: wanted.iter().map(|(_, place)| *place).collect(),
+        // Each helper has one in hand and one ready.
+        ahead: 2 * helpers,
+        progress: Mutex::default(),
+        changed: Condvar::new(),
+    });
+    let _end = End(&reading);
+    for _ in 0..helpers {
+        let reading = Arc::clone(&reading);
+        readers.give(move || reading.help());
+    }
+    for (number, (link, place)) in wanted.iter().enumerate() {
+        match reading.take(number) {
+            Some(bytes) => hand_on(link, bytes)?,
+            None => {
+                file.drop_damaged(link, place);
+                break;
             }
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }

@@ -16,6 +16,7 @@ use super::{
     layout::Layout,
     memory::{Block, Memory, Room, bytes_of},
     note::Notify,
+    readers::Readers,
     writer::{Job, Writer},
 };
 
@@ -70,6 +71,7 @@ pub struct PrefixStore {
     files: Mutex<BTreeMap<Binding, Option<Arc<BlockFile>>>>,
     /// None without files.
     writer: Option<Writer>,
+    readers: Option<Readers>,
     counters: Arc<Counters>,
     notify: Arc<Notify>,
 }
@@ -86,7 +88,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PrefixStore {
-    /// A store of these limits. `notify` is told what a user should know, on whichever thread learns it: where a folder
+    /// A store of these limits. Its threads run where the caller may: open it before sessions bind that. `notify` is told what a user should know, on whichever thread learns it: where a folder
     /// cannot be used, prefixes are kept in memory alone.
     pub fn open(limits: &PrefixLimits, notify: impl Fn(PrefixNote) + Send + Sync + 'static) -> Self {
         let PrefixLimits { memory_bytes, disk } = limits;
@@ -98,6 +100,7 @@ impl PrefixStore {
         });
         Self {
             memory: Mutex::new(Memory::new(*memory_bytes)),
+            readers: folder.as_ref().map(|_| Readers::start()),
             folder,
             files: Mutex::default(),
             writer,
@@ -160,6 +163,11 @@ impl Shelf {
     /// The file of its blocks, if there is one.
     pub(super) fn file(&self) -> Option<&Arc<BlockFile>> {
         self.file.as_ref()
+    }
+
+    /// Who helps to read it.
+    pub(super) fn readers(&self) -> Option<&Readers> {
+        self.store.readers.as_ref()
     }
 
     /// The whole blocks of a text.
