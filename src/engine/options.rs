@@ -98,7 +98,8 @@ pub struct Options {
     /// that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
     /// Where prefixes are kept for later requests, which several engines may share; `None` keeps nothing but the text of
-    /// the request before. Answers are the same either way.
+    /// the request before. Answers are the same either way. What it takes comes on top of an engine's
+    /// [`memory`](super::Engine::memory).
     pub prefixes: Option<Arc<PrefixStore>>,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
