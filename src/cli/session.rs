@@ -56,7 +56,8 @@ impl Session {
     /// run that has it open.
     ///
     /// # Errors
-    /// [`Failure`] if there is no cache folder, it cannot be written, or the file holds no conversation: it stays as it is.
+    /// [`Failure`] if there is no cache folder, it cannot be written, or the file holds no conversation: it stays as it
+    /// is.
     pub(crate) fn open(name: &str, cache: &CachePlace) -> Result<Self, Failure> {
         let folder = cache.dir()?.sessions();
         fs::create_dir_all(&folder).map_err(CacheError::at("make", &folder))?;

@@ -131,9 +131,9 @@ impl Machine {
         Self { resident: self.resident.or_else(of_plan), ..self }
     }
 
-    /// Rows of forwards that read prompts and options. On a processor every row takes time, so a forward should have few
-    /// to spare: 20 hold the last token of a prompt and 16 options of two tokens each. A GPU's take about the same time
-    /// up to as many as a prefill has.
+    /// Rows of forwards that read prompts and options. On a processor every row takes time, so a forward should have
+    /// few to spare: 20 hold the last token of a prompt and 16 options of two tokens each. A GPU's take about the same
+    /// time up to as many as a prefill has.
     pub(crate) fn read_widths(&self) -> Vec<usize> {
         if has_own_memory(self.tier) { vec![64] } else { vec![4, 8, 12, 16, 20, 24, 32] }
     }

@@ -14,10 +14,11 @@ pub const MOST_OPTIONS: usize = 1024;
 /// A text that may follow a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Continuation {
-    /// Text. It is encoded apart from the prompt, as a continuation: its tokens begin where the prompt's end, also where the
-    /// tokenizer would join characters across that border. So a space between both belongs to the option's beginning and not to the
-    /// prompt's end. After a conversation it begins the assistant's turn, and control tokens in it are refused, since text never
-    /// becomes one there; after a raw prompt or token ids they are recognised, as in that prompt.
+    /// Text. It is encoded apart from the prompt, as a continuation: its tokens begin where the prompt's end, also
+    /// where the tokenizer would join characters across that border. So a space between both belongs to the option's
+    /// beginning and not to the prompt's end. After a conversation it begins the assistant's turn, and control tokens
+    /// in it are refused, since text never becomes one there; after a raw prompt or token ids they are recognised, as
+    /// in that prompt.
     Text(String),
     /// Token ids as they are.
     Tokens(Vec<u32>),
@@ -43,7 +44,8 @@ pub struct ChooseRequest {
     pub options: Vec<Continuation>,
     /// How probabilities are made of log-probabilities.
     pub normalisation: Normalisation,
-    /// What an answer must be: options that cannot begin one have probability 0. Log-probabilities are the model's own either way.
+    /// What an answer must be: options that cannot begin one have probability 0. Log-probabilities are the model's own
+    /// either way.
     pub constraint: Option<Constraint>,
     /// The same compiled, as [`Request::compiled`](super::Request::compiled) says.
     pub compiled: Option<Matcher>,
@@ -132,8 +134,8 @@ fn text_ids(text: &str, prompt: &Prompt, loaded: &Loaded) -> Result<Vec<u32>, St
 pub struct OptionToken {
     /// Token id.
     pub id: u32,
-    /// Its log-probability in nats after the prompt and the option's tokens before it, by the logits as the model gives them: the
-    /// negative of what [`score`](crate::measure::score) gives for it, to the bit.
+    /// Its log-probability in nats after the prompt and the option's tokens before it, by the logits as the model gives
+    /// them: the negative of what [`score`](crate::measure::score) gives for it, to the bit.
     pub log_prob: f64,
 }
 
@@ -182,15 +184,16 @@ pub struct ChooseReport {
     pub options_ms: f64,
     /// Forwards over the options.
     pub forwards: u64,
-    /// Rows of these forwards: one for the prompt's last token, and one for every different beginning of an option that goes on.
+    /// Rows of these forwards: one for the prompt's last token, and one for every different beginning of an option that
+    /// goes on.
     pub rows: u64,
 }
 
 impl Engine {
-    /// How probable each of some given texts is as the continuation of a prompt. The prompt is run once, as far as the cache has it
-    /// not; the options are branches of one tree, whose shared beginnings are run once, and as many rows of it share a forward as the
-    /// engine was opened for ([`Options::read_widths`](super::Options::read_widths)). The cache has the prompt afterwards. `None` if it
-    /// was cancelled.
+    /// How probable each of some given texts is as the continuation of a prompt. The prompt is run once, as far as the
+    /// cache has it not; the options are branches of one tree, whose shared beginnings are run once, and as many rows
+    /// of it share a forward as the engine was opened for ([`Options::read_widths`](super::Options::read_widths)). The
+    /// cache has the prompt afterwards. `None` if it was cancelled.
     ///
     /// ```
     /// use yggc::engine::{ChooseRequest, Continuation, Engine, Options, Prompt};
@@ -210,8 +213,8 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` as [`ChooseRequest::encoded`], for an option that does not fit the context with the prompt, and where
-    /// the constraint takes no option; of kind `Device` when the device fails.
+    /// [`Error`] of kind `Input` as [`ChooseRequest::encoded`], for an option that does not fit the context with the
+    /// prompt, and where the constraint takes no option; of kind `Device` when the device fails.
     pub fn choose(&mut self, request: &ChooseRequest) -> Result<Option<Choices>, Error> {
         let encoded = request.encoded(&self.loaded)?;
         let (prompt, options) = (encoded.prompt_ids(), encoded.option_ids());
@@ -265,12 +268,13 @@ impl Engine {
         Ok(Some(Choices { options: scored, prompt_token_ids: prompt.to_vec(), report }))
     }
 
-    /// How probable the tokens of a prompt are, but the first: number `i` is of token `i + 1`, with the `most` most probable tokens at
-    /// its place. All of it is run, and the cache has it afterwards, as `owner`'s. `None` if it was cancelled.
+    /// How probable the tokens of a prompt are, but the first: number `i` is of token `i + 1`, with the `most` most
+    /// probable tokens at its place. All of it is run, and the cache has it afterwards, as `owner`'s. `None` if it was
+    /// cancelled.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` when the prompt does not fit the context or has unknown ids, or for `most` above the vocabulary;
-    /// of kind `Device` when the device fails.
+    /// [`Error`] of kind `Input` when the prompt does not fit the context or has unknown ids, or for `most` above the
+    /// vocabulary; of kind `Device` when the device fails.
     pub fn prompt_log_probs(
         &mut self,
         prompt: &[u32],

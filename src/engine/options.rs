@@ -89,16 +89,17 @@ pub struct Options {
     /// shorter.
     pub context: Option<usize>,
     /// Rows of forwards that show the logits of all of them, in addition to those of the plan, for
-    /// [`Engine::choose`](super::Engine::choose) and [`Engine::prompt_log_probs`](super::Engine::prompt_log_probs): as many rows as the widest
-    /// holds share a forward, and the rest the smallest that holds them. Each costs executables, the widest the memory of so many rows of
-    /// logits. With none, and without a plan, rows are run one at a time; the numbers are the same. Where the engine is opened over a
-    /// [`Loaded`](super::Loaded) model, that one's widths are used.
+    /// [`Engine::choose`](super::Engine::choose) and [`Engine::prompt_log_probs`](super::Engine::prompt_log_probs): as
+    /// many rows as the widest holds share a forward, and the rest the smallest that holds them. Each costs
+    /// executables, the widest the memory of so many rows of logits. With none, and without a plan, rows are run one at
+    /// a time; the numbers are the same. Where the engine is opened over a [`Loaded`](super::Loaded) model, that one's
+    /// widths are used.
     pub read_widths: Vec<usize>,
     /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for these, for the streamed weights
     /// that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
-    /// Where prefixes are kept for later requests, which several engines may share; `None` keeps nothing but the text of
-    /// the request before. Answers are the same either way. What it takes comes on top of an engine's
+    /// Where prefixes are kept for later requests, which several engines may share; `None` keeps nothing but the text
+    /// of the request before. Answers are the same either way. What it takes comes on top of an engine's
     /// [`memory`](super::Engine::memory).
     pub prefixes: Option<Arc<PrefixStore>>,
     /// Whether worker threads are bound to processors.

@@ -13,8 +13,8 @@ use super::{CancelHandle, Engine, Error, Loaded, loaded::model_fingerprint};
 
 /// The shelves of a store for what the sessions of a decoder save. Each is bound to everything that the bytes depend
 /// on: the model's contents, the kernels, the numeric class and the device; and of a session its rotations, the cache's
-/// shape and format, and which hidden rows are kept. Those of drafters, which may read the verifier's rows, are bound to
-/// the drafter's contents too.
+/// shape and format, and which hidden rows are kept. Those of drafters, which may read the verifier's rows, are bound
+/// to the drafter's contents too.
 ///
 /// # Errors
 /// [`Error`] of kind `Device` if the device cannot be asked what it is.
@@ -51,8 +51,9 @@ impl Engine {
         self.decoder.cached_text(owner)
     }
 
-    /// Reads a text without an answer, so that a request that begins with it finds it: what the cache and kept prefixes have
-    /// of it is not run again, but for its last token. Gives how many tokens these are; `None` if it was cancelled.
+    /// Reads a text without an answer, so that a request that begins with it finds it: what the cache and kept prefixes
+    /// have of it is not run again, but for its last token. Gives how many tokens these are; `None` if it was
+    /// cancelled.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` when the text is empty, does not fit the context or has unknown ids; of kind `Device`

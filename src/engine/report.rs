@@ -29,7 +29,8 @@ pub struct StageReport {
 pub struct Report {
     /// Tokens emitted.
     pub tokens: usize,
-    /// Tokens of the prompt that were not run: their keys and values were kept, of the request before or of an earlier one.
+    /// Tokens of the prompt that were not run: their keys and values were kept, of the request before or of an earlier
+    /// one.
     pub reused_tokens: usize,
     /// Those of them that came from a store of [`prefixes`](super::Options::prefixes).
     pub kept_tokens: Served,

@@ -11,8 +11,8 @@ use crate::{
 use super::{Options, drafting::Drafting};
 
 impl Drafting {
-    /// Widths to load a model with: the planned ones, those for reading, and one that holds a try if no other width does, so
-    /// that a try is one forward.
+    /// Widths to load a model with: the planned ones, those for reading, and one that holds a try if no other width
+    /// does, so that a try is one forward.
     pub(super) fn widths_to_load(&self, options: &Options) -> Vec<usize> {
         let tries = self.bands.iter().any(|steps| steps.sub_plan.drafter.facts().tunes_itself);
         let window = tries.then_some(options.skip_search.window);

@@ -58,7 +58,8 @@ impl Work {
             }
             Op::Route { .. } => (read + written, 0),
             Op::RoutedLinear { experts, .. } => {
-                // Which experts rows share is not known: as if each row had experts of its own, as long as there are any.
+                // Which experts rows share is not known: as if each row had experts of its own, as long as there are
+                // any.
                 let x = step.operands[0].region().expect("a product has a left side");
                 let routes = step.operands[1].region().expect("a routed product has routes");
                 let used = (x.rows * (routes.columns / 2)).min(experts.len());

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! head, 4096 bytes: magic "YGGPREF\0", version: u32, bytes of what follows up to the checksum: u32,
-//!   digest of the binding, tokens of a block: u32, bytes of a payload: u64, name of what it is of, BLAKE3 of all before
-//! group, again and again: 64 headers, 64 payloads, each padded to a page; the last group ends after its last place
-//! header: key, key of the block before, BLAKE3 of the payload, number in its text: u32, tokens: u32 each,
+//!   digest of the binding, tokens of a block: u32, bytes of a payload: u64, name of what it is of, BLAKE3 of all
+//! before group, again and again: 64 headers, 64 payloads, each padded to a page; the last group ends after its last
+//! place header: key, key of the block before, BLAKE3 of the payload, number in its text: u32, tokens: u32 each,
 //!   number of the write: u64, BLAKE3 of all before; zeros where there is no block
 //! ```
 //!

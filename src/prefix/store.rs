@@ -56,8 +56,8 @@ pub struct PrefixLimits {
 /// let prefixes = Arc::new(PrefixStore::open(&limits, |note| println!("{note}")));
 /// let mut engine = Engine::open(&Options { prefixes: Some(Arc::clone(&prefixes)), ..Options::new(&model) })?;
 /// # use yggc::engine::{Prompt, Request};
-/// let ask = |text: &str| Request { max_tokens: 1, ..Request::new(Prompt::Tokens(text.bytes().map(|b| u32::from(b) % 32).collect())) };
-/// let one = "a".repeat(100);
+/// let ask = |text: &str| Request { max_tokens: 1, ..Request::new(Prompt::Tokens(text.bytes().map(|b| u32::from(b) %
+/// 32).collect())) }; let one = "a".repeat(100);
 /// engine.generate(&ask(&one))?.collect_answer()?;
 /// engine.generate(&ask("something else"))?.collect_answer()?;
 /// let again = engine.generate(&ask(&one))?.collect_answer()?;
@@ -88,8 +88,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PrefixStore {
-    /// A store of these limits. Its threads run where the caller may: open it before sessions bind that. `notify` is told what a user should know, on whichever thread learns it: where a folder
-    /// cannot be used, prefixes are kept in memory alone.
+    /// A store of these limits. Its threads run where the caller may: open it before sessions bind that. `notify` is
+    /// told what a user should know, on whichever thread learns it: where a folder cannot be used, prefixes are kept in
+    /// memory alone.
     pub fn open(limits: &PrefixLimits, notify: impl Fn(PrefixNote) + Send + Sync + 'static) -> Self {
         let PrefixLimits { memory_bytes, disk } = limits;
         let mut folder = disk.as_ref().map(|disk| Folder { path: disk.folder.clone(), limit: disk.bytes });

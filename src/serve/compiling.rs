@@ -29,8 +29,8 @@ pub(super) fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(MOST))
 }
 
-/// Compiles the constraint of a request, if there is one, and refuses one that cannot be kept; `field` is where it comes
-/// from. Ends at the deadline, when the service drains, and when `cancel` is: that of a client that leaves.
+/// Compiles the constraint of a request, if there is one, and refuses one that cannot be kept; `field` is where it
+/// comes from. Ends at the deadline, when the service drains, and when `cancel` is: that of a client that leaves.
 pub(super) async fn compile(
     service: &Service,
     constraint: Option<Constraint>,

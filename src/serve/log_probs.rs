@@ -166,8 +166,8 @@ impl TokenNames {
     }
 }
 
-/// The tokens of a prompt as vLLM lists them: of every place the `most` best tokens and the prompt's, by their ids; null
-/// of the first. The rank of a token that is none of the best is not known.
+/// The tokens of a prompt as vLLM lists them: of every place the `most` best tokens and the prompt's, by their ids;
+/// null of the first. The rank of a token that is none of the best is not known.
 pub(super) fn of_prompt(
     ReadPrompt { ids, log_probs }: &ReadPrompt,
     most: usize,

@@ -195,8 +195,8 @@ async fn asked(
     Ok(Prepared { owner, asked, calls, encoded })
 }
 
-/// Authorises and reads a request for the decoder, and has it encoded on a thread of its own: a long text would block the
-/// reactor. Gives its owner, and what `encode` made of its body.
+/// Authorises and reads a request for the decoder, and has it encoded on a thread of its own: a long text would block
+/// the reactor. Gives its owner, and what `encode` made of its body.
 pub(super) async fn received<T: Send + 'static>(
     service: &Arc<Service>,
     headers: &HeaderMap,

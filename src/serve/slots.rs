@@ -1,8 +1,8 @@
 //! `/slots`: the text of the cache under a name of the client's, as in llama.cpp's server: saved, restored, erased.
 //!
-//! A file has the text, as token ids, and what model they are of; keys and values are where those of all texts are kept,
-//! and what is no longer there is computed. So a restored slot is the one that was saved, to the bit, whatever became of
-//! either. Slot 0 is the only one: other texts are found by their beginnings, without a name.
+//! A file has the text, as token ids, and what model they are of; keys and values are where those of all texts are
+//! kept, and what is no longer there is computed. So a restored slot is the one that was saved, to the bit, whatever
+//! became of either. Slot 0 is the only one: other texts are found by their beginnings, without a name.
 
 use std::{fs, io, path::PathBuf, sync::Arc};
 

@@ -1,11 +1,11 @@
 //! Log-probabilities of several continuations of one text, as branches of one tree.
 //!
-//! Every node that something follows gets one row of a forward, in the tree's order from the root down each branch. Rows
-//! are written to scratch slots after the committed tokens and stay there while others follow, so forwards share what
-//! is above them. Where scratch has no room, or a row would have more ancestors in scratch than rows may have, the path
-//! above the next node is committed for a while. What follows depends on it then; when a node of another branch is next,
-//! the committed path is cut to where the branches part. In that order of nodes, all that is above the next one is
-//! always either committed or in scratch: no row is run twice.
+//! Every node that something follows gets one row of a forward, in the tree's order from the root down each branch.
+//! Rows are written to scratch slots after the committed tokens and stay there while others follow, so forwards share
+//! what is above them. Where scratch has no room, or a row would have more ancestors in scratch than rows may have, the
+//! path above the next node is committed for a while. What follows depends on it then; when a node of another branch is
+//! next, the committed path is cut to where the branches part. In that order of nodes, all that is above the next one
+//! is always either committed or in scratch: no row is run twice.
 
 use crate::{
     runtime::Session,
@@ -41,7 +41,8 @@ pub(super) struct BranchRun<'s> {
 /// What running the branches of a tree gave.
 #[derive(Debug)]
 pub(super) struct BranchScores {
-    /// By node of the tree, the log-probability in nats of its token after the text and the tokens above it; of the root 0.
+    /// By node of the tree, the log-probability in nats of its token after the text and the tokens above it; of the
+    /// root 0.
     pub(super) log_probs: Vec<f64>,
     /// Forwards that were run.
     pub(super) forwards: u64,
@@ -49,8 +50,8 @@ pub(super) struct BranchScores {
     pub(super) rows: u64,
 }
 
-/// Runs the branches of a tree whose root is the token after the committed ones. The session has the same tokens afterwards
-/// as before, whatever happens. `None` if it was cancelled.
+/// Runs the branches of a tree whose root is the token after the committed ones. The session has the same tokens
+/// afterwards as before, whatever happens. `None` if it was cancelled.
 ///
 /// # Errors
 /// [`SpeculateError`] when the session refuses or the device fails.
@@ -158,8 +159,8 @@ impl<'s> BranchRun<'s> {
         Ok(true)
     }
 
-    /// Runs the rows that were placed and not run yet, and notes what they say of the tokens after them; whether it was not
-    /// cancelled.
+    /// Runs the rows that were placed and not run yet, and notes what they say of the tokens after them; whether it was
+    /// not cancelled.
     fn forward(&mut self, is_cancelled: &dyn Fn() -> bool) -> Result<bool, SpeculateError> {
         let rows = &self.scratch[self.done..];
         if rows.is_empty() {

@@ -1,5 +1,5 @@
-//! Models with experts: upcycled ones are the dense model that they were made of, weights of experts stay in memory, and what
-//! is not computed is refused by name.
+//! Models with experts: upcycled ones are the dense model that they were made of, weights of experts stay in memory,
+//! and what is not computed is refused by name.
 
 use std::path::Path;
 
@@ -79,7 +79,8 @@ fn load(model: &Model, resident: Option<usize>) -> Result<ExecutableSet, Runtime
     ExecutableSet::load(&model.graph, &loading(model), &options)
 }
 
-/// Which of them a forward reads is known too late to read them ahead: all else is streamed before a budget is too small.
+/// Which of them a forward reads is known too late to read them ahead: all else is streamed before a budget is too
+/// small.
 #[test]
 fn experts_stay_in_memory() {
     let experts = SyntheticExperts { count: 4, used: 2, are_copies: false };

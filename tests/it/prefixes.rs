@@ -1,5 +1,5 @@
-//! Kept prefixes change no answer: whatever a store has, lost, or was opened again with, and whatever drafts, tokens and
-//! log-probabilities are to the bit those of a decoder without any past.
+//! Kept prefixes change no answer: whatever a store has, lost, or was opened again with, and whatever drafts, tokens
+//! and log-probabilities are to the bit those of a decoder without any past.
 
 use std::{
     path::Path,

@@ -1,4 +1,5 @@
-//! Conversations that go on in a later run: what was said is sent again, and what was computed of it is not computed again.
+//! Conversations that go on in a later run: what was said is sent again, and what was computed of it is not computed
+//! again.
 
 use std::{
     fs::{self, File},

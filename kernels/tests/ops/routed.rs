@@ -1,5 +1,5 @@
-//! Experts: which rows use which, equal in every tier, and against the reference; products with experts, equal to those of
-//! each row by itself.
+//! Experts: which rows use which, equal in every tier, and against the reference; products with experts, equal to those
+//! of each row by itself.
 
 use super::{linears, tiers};
 use proptest::prelude::*;
@@ -82,8 +82,8 @@ proptest! {
     /// split.
     #[test]
     fn products_are_those_of_each_row_by_itself(
-        f in 0..WeightFormat::ALL.len(), outputs in 1usize..50, blocks in 1usize..3, (experts, width) in (1usize..12, 1usize..9),
-        joined: bool, seed: u64,
+        f in 0..WeightFormat::ALL.len(), (outputs, blocks) in (1usize..50, 1usize..3),
+        (experts, width) in (1usize..12, 1usize..9), joined: bool, seed: u64,
     ) {
         let format = WeightFormat::ALL[f];
         let columns = if format.block_len() == 1 { blocks * 32 - 9 } else { blocks * format.block_len() };

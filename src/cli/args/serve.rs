@@ -88,8 +88,8 @@ pub(crate) struct ServeArgs {
     /// with # are none [default: $YGGC_API_KEY, else no key is required]
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// A key, in addition to those of --api-key-file; may be repeated. All users of this machine can read it in the list
-    /// of its processes: prefer a file or the variable
+    /// A key, in addition to those of --api-key-file; may be repeated. All users of this machine can read it in the
+    /// list of its processes: prefer a file or the variable
     #[arg(long, value_name = "KEY", value_parser = api_key)]
     pub(crate) api_key: Vec<ApiKey>,
     /// Folder for texts that clients save by POST /slots/0?action=save, and restore, as in llama.cpp [default: neither]

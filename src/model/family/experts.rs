@@ -54,8 +54,8 @@ pub(super) struct Experts {
 const MOST: usize = 4_096;
 
 impl Experts {
-    /// The experts that a file tells of, routed by the softmax of their scores, with normalised weights; `None` if it has
-    /// none.
+    /// The experts that a file tells of, routed by the softmax of their scores, with normalised weights; `None` if it
+    /// has none.
     ///
     /// # Errors
     /// [`ModelError`] for numbers that cannot be.

@@ -1,5 +1,5 @@
-//! One layer of a decoder, attention or a convolution and then MLP or experts, as a recipe has it: its weights in a file, and its
-//! part of the graph.
+//! One layer of a decoder, attention or a convolution and then MLP or experts, as a recipe has it: its weights in a
+//! file, and its part of the graph.
 
 use std::ops::Range;
 

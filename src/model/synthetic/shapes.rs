@@ -13,8 +13,8 @@ impl SyntheticSpec {
     /// Names that [`shape`](Self::shape) knows.
     pub const SHAPES: [&'static str; 4] = ["llama-1b", "llama-7b", "llama-13b", "qwen3-30b-a3b-8-layers"];
 
-    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B, and eight of the
-    /// 48 layers of Qwen3-30B-A3B without the norms of heads, as Llama's tensors. Rows repeat,
+    /// The shape of a published model with random weights in `format`: Llama 3.2 1B, Llama 2 7B and 13B, and eight of
+    /// the 48 layers of Qwen3-30B-A3B without the norms of heads, as Llama's tensors. Rows repeat,
     /// so neither the text of such a model nor the acceptance of a drafter of it means anything.
     pub fn shape(name: &str, format: WeightFormat) -> Option<Self> {
         let rope = |base| RopeConfig { base, scaling: RopeScaling::None };

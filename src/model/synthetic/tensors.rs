@@ -33,8 +33,8 @@ pub(super) struct Tensor {
     distinct_rows: usize,
 }
 
-/// Stream of the numbers of the router of layer 0, those of other layers after it: one that no other tensor has, so that
-/// all others are the same with and without experts.
+/// Stream of the numbers of the router of layer 0, those of other layers after it: one that no other tensor has, so
+/// that all others are the same with and without experts.
 const ROUTERS: u64 = 1 << 32;
 
 impl Tensor {

@@ -68,13 +68,14 @@ pub struct ReadBranches {
 }
 
 impl Decoder {
-    /// How probable each of `texts` is as a continuation of the text that is read. The prompt is run as far as the cache has it
-    /// not, and stays in the cache; of the continuations nothing does. By row invariance the numbers are those of a
-    /// forward over the text and that continuation alone. `None` if it was cancelled; what was run of the prompt is kept.
+    /// How probable each of `texts` is as a continuation of the text that is read. The prompt is run as far as the
+    /// cache has it not, and stays in the cache; of the continuations nothing does. By row invariance the numbers are
+    /// those of a forward over the text and that continuation alone. `None` if it was cancelled; what was run of the
+    /// prompt is kept.
     ///
     /// # Errors
-    /// [`SpeculateError`] for an empty prompt, unknown tokens, and a continuation that does not fit the context with the
-    /// prompt; the last request is then as it was. [`SpeculateError`] when the device fails.
+    /// [`SpeculateError`] for an empty prompt, unknown tokens, and a continuation that does not fit the context with
+    /// the prompt; the last request is then as it was. [`SpeculateError`] when the device fails.
     ///
     /// # Panics
     /// If one of `texts` is empty.
@@ -112,12 +113,13 @@ impl Decoder {
         Ok(Some(ReadBranches { log_probs, time, forwards, rows }))
     }
 
-    /// How probable the tokens of the text are that is read, but the first, each with the `most` most probable tokens at its
-    /// place: number `i` is of token `i + 1`. All of it is run, whatever the cache has, and stays in the cache. `None` if it was cancelled.
+    /// How probable the tokens of the text are that is read, but the first, each with the `most` most probable tokens
+    /// at its place: number `i` is of token `i + 1`. All of it is run, whatever the cache has, and stays in the cache.
+    /// `None` if it was cancelled.
     ///
     /// # Errors
-    /// [`SpeculateError`] for an empty prompt, one that does not fit the context or has unknown tokens, and `most` above the
-    /// vocabulary; the last request is then as it was. [`SpeculateError`] when the device fails.
+    /// [`SpeculateError`] for an empty prompt, one that does not fit the context or has unknown tokens, and `most`
+    /// above the vocabulary; the last request is then as it was. [`SpeculateError`] when the device fails.
     pub fn read_tokens(
         &mut self,
         prompt: &[u32],

@@ -79,7 +79,8 @@ fn an_echo_is_told_token_by_token() {
             let (token, at) = (token.as_str().expect("text"), number(at) as usize);
             assert!(at >= before && at <= characters.len(), "{lists}");
             let rest: String = characters[at..].iter().collect();
-            // Control tokens that the tokenizer adds are not in the text, and parts of characters are none by themselves.
+            // Control tokens that the tokenizer adds are not in the text, and parts of characters are none by
+            // themselves.
             let is_text = !token.starts_with("bytes:") && !token.starts_with('<');
             assert!(
                 !is_text || rest.starts_with(token.trim_start()) || rest.starts_with(token),

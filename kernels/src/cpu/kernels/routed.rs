@@ -58,8 +58,8 @@ impl Kernels {
     }
 
     /// Products with the matrices of experts, all of one format and shape `[N, K]`, for the columns
-    /// `16 tiles.start .. 16 tiles.end` of every expert. The bits of a row are those of [`Kernels::linear`] with each of
-    /// its matrices; sums are in order of experts, whatever other rows use.
+    /// `16 tiles.start .. 16 tiles.end` of every expert. The bits of a row are those of [`Kernels::linear`] with each
+    /// of its matrices; sums are in order of experts, whatever other rows use.
     ///
     /// Rows that use an expert are gathered, so that its matrix is read once.
     ///
