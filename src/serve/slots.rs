@@ -135,6 +135,9 @@ async fn acted(
             "n_kept": text.kept,
             "timings": {"restore_ms": took()},
         })),
+        Action::Save(_) if count == 0 => {
+            Err(Refused::request("there is no text to save: expected a request before; ask something first"))
+        }
         Action::Save(path) => {
             let model = model_of(service);
             let name = file_name(&path);

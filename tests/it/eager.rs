@@ -95,7 +95,10 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
         let graph = &model.model.graph;
         let unfused = compile_unfused(graph, binding, &device).expect("a lawful graph");
         let fused = compile(graph, binding, &device).expect("a lawful graph");
-        assert!(unfused.steps.len() > fused.steps.len() * 3 / 2, "{}", model.name);
+        // Nothing is fused into routes and products of experts, which are most of such a model's steps.
+        let has_experts = fused.steps.iter().any(|step| matches!(step.op, Op::Route { .. }));
+        let quarters = if has_experts { 5 } else { 6 };
+        assert!(unfused.steps.len() > fused.steps.len() * quarters / 4, "{}", model.name);
         for step in &unfused.steps {
             match &step.op {
                 Op::Linear { weights, biases: _, norm, residual } => {

@@ -379,7 +379,7 @@ fn shows_something((drafted, accepted): (u64, u64), least: (u64, u64)) {
 
 #[test]
 fn layer_skip_changes_no_token() {
-    shows_something(run(Kind::LayerSkip, 150), (3_000, 200));
+    shows_something(run(Kind::LayerSkip, 190), (3_000, 200));
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_skip_set_that_changes_changes_no_token() {
 
 #[test]
 fn a_drafter_model_changes_no_token() {
-    shows_something(run(Kind::Model, 160), (3_000, 200));
+    shows_something(run(Kind::Model, 200), (3_000, 200));
 }
 
 #[test]

@@ -111,16 +111,22 @@ fn curl_commands(server: &Server) -> Vec<String> {
 
 #[test]
 fn the_documented_curl_commands_are_answered() {
-    let server = Server::start(model(), &["--no-spec"]);
+    let slots = tempfile::tempdir().expect("a temporary folder");
+    let folder = slots.path().to_str().expect("UTF-8");
+    let server = Server::start(model(), &["--no-spec", "--slot-save-path", folder]);
     let commands = curl_commands(&server);
-    assert_eq!(commands.len(), 5, "{commands:?}");
     let parts = [
         "\"chat.completion\"",
         "data: [DONE]",
         "\"text_completion\"",
         "yggc_requests_total",
         "\"probability\"",
+        "\"text_completion\"",
+        "\"n_saved\"",
+        "\"n_restored\"",
+        "\"n_erased\"",
     ];
+    assert_eq!(commands.len(), parts.len(), "{commands:?}");
     for (command, part) in commands.iter().zip(parts) {
         let mut shell = Command::new("sh");
         let said =

@@ -85,6 +85,7 @@ fn what_cannot_be_done_with_slots_is_refused() {
         ("/slots/0?action=save", name("../a"), 400, "letters, digits"),
         ("/slots/0?action=save", name(""), 400, "letters, digits"),
         ("/slots/0?action=save", name(".a"), 400, "letters, digits"),
+        ("/slots/0?action=save", name("ours"), 400, "no text to save"),
         ("/slots/0?action=restore", name("none"), 404, "no slot was saved"),
         ("/slots/0?action=restore", name("broken"), 400, "breaks off"),
         ("/slots/0?action=restore", name("other"), 400, "of another model"),
