@@ -31,7 +31,7 @@
 //!    weights as it packed them.
 //! 4. [`runtime`] holds the executables of every planned width and runs them over one key/value cache:
 //!    [`runtime::Session`] writes rows to slots, commits the accepted ones and discards the rest. [`prefix`] keeps
-//! blocks    of what was committed, for later requests.
+//!    blocks of what was committed, for later requests.
 //! 5. [`speculate`] performs a step: a drafter fills a token tree ([`tree`]), one forward verifies it, and acceptance
 //!    walks it by the tokens that [`sample`] draws, keyed by seed and position.
 //! 6. [`plan`] is the file that configures steps, bound to machine, model and build; [`policy`] makes the decisions

@@ -341,7 +341,12 @@ fn bad_configurations_are_named_by_key() {
     refused_config(&[("llama.rope.dimension_count", count(5))], &["dimension_count`", "even number"]);
     refused_config(&[("llama.rope.dimension_count", count(10))], &["dimension_count`", "at most the 8"]);
     refused_config(&[("llama.rope.scaling.type", text("linear"))], &["scaling.factor` is missing"]);
-    refused_config(&[("llama.expert_count", count(8))], &["expert_count`", "mixture"]);
+    let used = |used| [("llama.expert_count", count(8)), ("llama.expert_used_count", count(used))];
+    refused_config(&[("llama.expert_count", count(8))], &["expert_used_count` is missing"]);
+    refused_config(&used(9), &["expert_used_count`", "1 to 8", "found 9"]);
+    let shared = [("llama.expert_shared_count", count(1))];
+    let with_shared: Vec<_> = used(2).into_iter().chain(shared).collect();
+    refused_config(&with_shared, &["expert_shared_count`", "no expert that all rows share"]);
     refused_config(&[("split.count", count(2))], &["split.count`", "in one folder with all others"]);
     refused_config(&[("tokenizer.ggml.model", None)], &["tokenizer.ggml.model` is missing"]);
     refused_config(&[("tokenizer.ggml.eos_token_id", count(2))], &["eos_token_id`", "below 2"]);
