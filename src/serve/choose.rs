@@ -2,14 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json, Router,
-    body::Body,
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
-    routing::post,
-};
+use axum::{Router, body::Body, extract::State, http::HeaderMap, response::Response, routing::post};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -80,17 +73,9 @@ struct Encoded {
 
 async fn choose(State(service): State<Arc<Service>>, headers: HeaderMap, body: Body) -> Response {
     let arrived = Instant::now();
-    let mut ending = Ending::of_route(Arc::clone(&service), PATH, Span::default(), arrived);
-    match chosen(&service, &headers, body, arrived, &ending).await {
-        Ok(answer) => {
-            ending.end(StatusCode::OK);
-            Json(answer).into_response()
-        }
-        Err(refused) => {
-            ending.end(refused.status);
-            refused.into_response()
-        }
-    }
+    let ending = Ending::of_route(Arc::clone(&service), PATH, Span::default(), arrived);
+    let answer = chosen(&service, &headers, body, arrived, &ending).await;
+    ending.with(answer)
 }
 
 /// Queues a question and waits for what is found.

@@ -5,11 +5,20 @@ use std::{
     sync::Arc,
 };
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::{
+    Json,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::Value;
 use tokio::time::Instant;
 use yggc::engine::CancelHandle;
 
-use super::{answers::Endpoint, routes::Service, spans::Span};
+use super::{
+    answers::{Endpoint, Refused},
+    routes::Service,
+    spans::Span,
+};
 
 /// Status counted for a client that left before its answer was complete, as reverse proxies do.
 const CLIENT_LEFT: u16 = 499;
@@ -55,6 +64,20 @@ impl Ending {
     /// Ends the request with a status.
     pub(super) fn end(&mut self, status: StatusCode) {
         self.end_with(status.as_u16());
+    }
+
+    /// Ends the request with what it is answered.
+    pub(super) fn with(mut self, answer: Result<Value, Refused>) -> Response {
+        match answer {
+            Ok(answer) => {
+                self.end(StatusCode::OK);
+                Json(answer).into_response()
+            }
+            Err(refused) => {
+                self.end(refused.status);
+                refused.into_response()
+            }
+        }
     }
 
     fn end_with(&mut self, status: u16) {

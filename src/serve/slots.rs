@@ -11,7 +11,7 @@ use axum::{
     body::Body,
     extract::{Path, RawQuery, State},
     http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    response::Response,
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
@@ -81,17 +81,9 @@ async fn act(
     body: Body,
 ) -> Response {
     let arrived = Instant::now();
-    let mut ending = Ending::of_route(Arc::clone(&service), PATH, Span::default(), arrived);
-    match acted(&service, (&slot, query), (&headers, body), arrived, &ending).await {
-        Ok(answer) => {
-            ending.end(StatusCode::OK);
-            Json(answer).into_response()
-        }
-        Err(refused) => {
-            ending.end(refused.status);
-            refused.into_response()
-        }
-    }
+    let ending = Ending::of_route(Arc::clone(&service), PATH, Span::default(), arrived);
+    let answer = acted(&service, (&slot, query), (&headers, body), arrived, &ending).await;
+    ending.with(answer)
 }
 
 async fn acted(

@@ -2,14 +2,13 @@
 
 use std::{
     fs,
-    io::Write,
     process::{Command, Stdio},
 };
 
 use serde_json::Value;
 
 use crate::{
-    program::{success, yggc},
+    program::{success, with_input, yggc},
     tiny_commands::{drafting_plan, json, keys, model, on_tiny},
 };
 
@@ -152,17 +151,7 @@ fn a_prompt_may_come_from_a_file() {
 
 #[test]
 fn a_chat_answers_line_by_line_and_forgets_on_reset() {
-    let chat = |lines: &str| {
-        let mut child = on_tiny("run")
-            .args(["-n", "6", "--no-spec", "--chat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("yggc starts");
-        child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads");
-        child.wait_with_output().expect("it ends")
-    };
+    let chat = |lines: &str| with_input(on_tiny("run").args(["-n", "6", "--no-spec", "--chat"]), lines);
     let once = success(&chat("hello\n"));
     let twice = success(&chat("hello\n\nhello\n"));
     assert!(twice.starts_with(&once) && twice.len() > once.len(), "{once:?} {twice:?}");

@@ -2,15 +2,14 @@
 
 use std::{
     fs,
-    io::Write,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
 };
 
 use yggc::model::synthetic::SyntheticSpec;
 
 use crate::{
-    program::success,
+    program::{success, with_input},
     tiny_commands::{self as tiny, on_tiny},
 };
 
@@ -21,17 +20,9 @@ fn piped(lines: &str, arguments: &[&str]) -> Output {
 
 /// `run` with text on its standard input.
 fn typed(lines: &str, arguments: &[&str]) -> Output {
-    let mut child = on_tiny("run")
-        .args(["-n", "6", "--no-spec"])
-        .args(arguments)
-        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("yggc starts");
-    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads");
-    child.wait_with_output().expect("it ends")
+    let mut command = on_tiny("run");
+    command.args(["-n", "6", "--no-spec"]).args(arguments).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    with_input(&mut command, lines)
 }
 
 fn stderr(output: &Output) -> String {

@@ -1,8 +1,9 @@
 //! The built `yggc` program as the tests start it, and the default model that they run.
 
 use std::{
+    io::Write,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
@@ -22,6 +23,14 @@ pub(crate) fn default_model() -> &'static Path {
         let output = yggc().args(["fetch", "smollm2-135m-instruct"]).output().expect("yggc starts");
         PathBuf::from(success(&output).trim_end())
     })
+}
+
+/// Runs a command with text on its standard input.
+pub(crate) fn with_input(command: &mut Command, text: &str) -> Output {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("yggc starts");
+    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
+    child.wait_with_output().expect("it ends")
 }
 
 /// The stdout of a run that ended well.

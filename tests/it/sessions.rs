@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    program::{failure, success, yggc},
+    program::{failure, success, with_input, yggc},
     tiny_commands::on_tiny,
 };
 
@@ -34,16 +34,7 @@ fn said(output: &Output) -> String {
 
 /// A chat through a pipe.
 fn chat(cache: &Path, name: &str, lines: &str) -> Output {
-    let mut command = run(cache, name);
-    let mut child = command
-        .arg("--chat")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("yggc starts");
-    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads");
-    child.wait_with_output().expect("it ends")
+    with_input(run(cache, name).arg("--chat"), lines)
 }
 
 const LONG: &str =
