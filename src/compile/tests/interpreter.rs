@@ -310,9 +310,11 @@ impl Model<'_> {
     fn routes(&self, scores: &Matrix, routing: &Routing, bias: Option<WeightId>) -> Matrix {
         let bias = bias.map(|bias| self.weight_row(bias, 0));
         let routed = |_: usize, scores: &[f64]| {
-            let mass: f64 = scores.iter().map(|score| score.exp()).sum();
+            // Random graphs make scores whose exponentials no number holds.
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let mass: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
             let weight = |expert: usize| match routing.gating {
-                Gating::Softmax => scores[expert].exp() / mass,
+                Gating::Softmax => (scores[expert] - largest).exp() / mass,
                 Gating::Sigmoid => 1.0 / (1.0 + (-scores[expert]).exp()),
             };
             let value =
