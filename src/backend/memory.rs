@@ -8,7 +8,7 @@ use ygg_kernels::{ConvLayer, KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
 
 use crate::ir::{ConvSpec, KvSpec, Region};
 
-use super::BackendError;
+use super::{BackendError, SlotMoves};
 
 /// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views. They are touched
 /// when allocated, so that no forward waits for the system to find a page.
@@ -265,74 +265,8 @@ impl KvCache {
         (0..cache.spec.conv.layers).map(move |layer| unsafe { cache.conv(layer) })
     }
 
-    /// Copies slots `from[i]` to `first + i`, in order.
-    pub(super) fn copy_slots(&mut self, from: &[u32], first: u32) {
-        let moves = || from.iter().map(|slot| *slot as usize).zip(first as usize..);
-        for layer in self.layers() {
-            for (source, destination) in moves() {
-                // SAFETY: the cache is ours alone.
-                unsafe { layer.copy_slot(source, destination) };
-            }
-        }
-        for layer in self.convs() {
-            for (source, destination) in moves() {
-                // SAFETY: as above.
-                unsafe { layer.copy_slot(source, destination) };
-            }
-        }
-    }
-
-    /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
-    pub(super) fn moved_bytes(&self, slots: usize) -> usize {
-        let KvSpec { layers, kv_heads, head_dim, conv } = self.spec;
-        layers * KvLayer::moved_bytes(self.format, kv_heads, slots, head_dim)
-            + Self::conv_bytes_moved(conv, slots)
-    }
-
     fn conv_bytes_moved(conv: ConvSpec, slots: usize) -> usize {
         conv.layers * ConvLayer::bytes(slots.min(ConvLayer::READ_SLOTS), conv.channels)
-    }
-
-    /// Copies whole blocks of slots to bytes: keys and values layer by layer, and of what convolutions keep the slots
-    /// that are read after the last one.
-    pub(super) fn read_slots(&mut self, slots: Range<u32>, mut bytes: &mut [u8]) {
-        let (slots, conv_slots) = moved_slots(&slots);
-        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
-        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
-        for layer in self.layers() {
-            let (of_layer, rest) = bytes.split_at_mut(layer_bytes);
-            // SAFETY: the cache is ours alone.
-            unsafe { layer.copy_slots_out(slots.clone(), of_layer) };
-            bytes = rest;
-        }
-        for layer in self.convs() {
-            let (of_layer, rest) = bytes.split_at_mut(ConvLayer::bytes(conv_slots.len(), conv.channels));
-            // SAFETY: as above.
-            unsafe { layer.copy_slots_out(conv_slots.clone(), of_layer) };
-            bytes = rest;
-        }
-        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
-    }
-
-    /// Copies whole blocks of slots from what [`read_slots`](Self::read_slots) made of as many of a cache of the same
-    /// shape.
-    pub(super) fn write_slots(&mut self, slots: Range<u32>, mut bytes: &[u8]) {
-        let (slots, conv_slots) = moved_slots(&slots);
-        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
-        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
-        for layer in self.layers() {
-            let (of_layer, rest) = bytes.split_at(layer_bytes);
-            // SAFETY: the cache is ours alone; a caller who got the bytes elsewhere breaks results, not memory.
-            unsafe { layer.copy_slots_in(slots.clone(), of_layer) };
-            bytes = rest;
-        }
-        for layer in self.convs() {
-            let (of_layer, rest) = bytes.split_at(ConvLayer::bytes(conv_slots.len(), conv.channels));
-            // SAFETY: as above.
-            unsafe { layer.copy_slots_in(conv_slots.clone(), of_layer) };
-            bytes = rest;
-        }
-        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
     }
 
     /// Fills slots with finite noise from a linear congruential sequence.
@@ -354,6 +288,69 @@ impl KvCache {
                 unsafe { layer.fill_slot(slot as usize, &mut noise) };
             }
         }
+    }
+}
+
+impl SlotMoves for KvCache {
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        let moves = || from.iter().map(|slot| *slot as usize).zip(first as usize..);
+        for layer in self.layers() {
+            for (source, destination) in moves() {
+                // SAFETY: the cache is ours alone.
+                unsafe { layer.copy_slot(source, destination) };
+            }
+        }
+        for layer in self.convs() {
+            for (source, destination) in moves() {
+                // SAFETY: as above.
+                unsafe { layer.copy_slot(source, destination) };
+            }
+        }
+    }
+
+    fn moved_bytes(&self, slots: usize) -> usize {
+        let KvSpec { layers, kv_heads, head_dim, conv } = self.spec;
+        layers * KvLayer::moved_bytes(self.format, kv_heads, slots, head_dim)
+            + Self::conv_bytes_moved(conv, slots)
+    }
+
+    /// Keys and values layer by layer, and of what convolutions keep the slots that are read after the last one.
+    fn read_slots(&mut self, slots: Range<u32>, mut bytes: &mut [u8]) {
+        let (slots, conv_slots) = moved_slots(&slots);
+        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
+        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
+        for layer in self.layers() {
+            let (of_layer, rest) = bytes.split_at_mut(layer_bytes);
+            // SAFETY: the cache is ours alone.
+            unsafe { layer.copy_slots_out(slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        for layer in self.convs() {
+            let (of_layer, rest) = bytes.split_at_mut(ConvLayer::bytes(conv_slots.len(), conv.channels));
+            // SAFETY: as above.
+            unsafe { layer.copy_slots_out(conv_slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
+    }
+
+    fn write_slots(&mut self, slots: Range<u32>, mut bytes: &[u8]) {
+        let (slots, conv_slots) = moved_slots(&slots);
+        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
+        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
+        for layer in self.layers() {
+            let (of_layer, rest) = bytes.split_at(layer_bytes);
+            // SAFETY: the cache is ours alone; a caller who got the bytes elsewhere breaks results, not memory.
+            unsafe { layer.copy_slots_in(slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        for layer in self.convs() {
+            let (of_layer, rest) = bytes.split_at(ConvLayer::bytes(conv_slots.len(), conv.channels));
+            // SAFETY: as above.
+            unsafe { layer.copy_slots_in(conv_slots.clone(), of_layer) };
+            bytes = rest;
+        }
+        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
     }
 }
 

@@ -133,9 +133,9 @@ pub trait Executables: Send + Sync + Debug {
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError>;
 }
 
-/// One request's state on a device: arena, key/value cache, threads. It runs forwards, and its slots
-/// [can be moved](SlotMoves); what else it can do are its [`Capabilities`].
-pub trait Replay: Capabilities + SlotMoves + Send + Debug {
+/// One request's state on a device: arena, key/value cache, threads. It runs forwards; what else it can do are its
+/// [`Capabilities`].
+pub trait Replay: Capabilities + Send + Debug {
     /// The device's first failure, if it has failed. From then on nothing runs, and results are placeholders that let a
     /// step end without a panic: callers check this before they hand out results. Processors do not fail.
     fn failure(&self) -> Option<&BackendError>;
@@ -161,9 +161,8 @@ pub trait Replay: Capabilities + SlotMoves + Send + Debug {
     /// rows, that of the row of this number. `None` if the graph declares none.
     fn hidden(&self, program: ProgramId, part: usize, output: OutputId) -> Option<&[f32]>;
 
-    /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
-    /// destinations as long as `from[i] >= first + i`.
-    fn copy_slots(&mut self, from: &[u32], first: u32);
+    /// Its cache, to move slots in.
+    fn slots(&mut self) -> &mut dyn SlotMoves;
 }
 
 impl dyn Replay {

@@ -7,8 +7,12 @@ use ygg_kernels::KvLayer;
 /// Slots are moved by multiples of so many, whose keys lie together in some caches.
 pub const MOVED_SLOTS: usize = KvLayer::KEY_BLOCK;
 
-/// A cache whose slots can be copied to bytes, and written from such bytes. Allocates nothing.
+/// A cache whose slots can be copied, within it, to bytes, and from such bytes. Allocates nothing.
 pub trait SlotMoves {
+    /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
+    /// destinations as long as `from[i] >= first + i`.
+    fn copy_slots(&mut self, from: &[u32], first: u32);
+
     /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
     fn moved_bytes(&self, slots: usize) -> usize;
 

@@ -7,7 +7,7 @@
 //! <cache>/lock
 //! <cache>/plans/                    see plan_cache.rs
 //! <cache>/chat_history              lines typed in chats
-//! <cache>/sessions/                 see session.rs
+//! <cache>/sessions/                 see kept_chat.rs
 //! <cache>/contents/                 see contents.rs
 //! <cache>/hub/                      see fetch/hub.rs
 //! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
@@ -179,7 +179,7 @@ impl CacheDir {
         self.root.join("chat_history")
     }
 
-    /// The folder of conversations that go on (see `session.rs`), with a lock for each.
+    /// The folder of conversations that go on (see `kept_chat.rs`), with a lock for each.
     pub(crate) fn sessions(&self) -> PathBuf {
         self.root.join("sessions")
     }

@@ -17,9 +17,8 @@ use crate::cli::{
     args::{AnswerArgs, RunArgs},
     cache::CachePlace,
     error::Failure,
-    output,
-    session::Session,
-    settings, stats,
+    kept_chat::KeptChat,
+    output, settings, stats,
     stream::stream,
 };
 
@@ -46,7 +45,7 @@ struct Chat<'a> {
     /// Questions and answers in turn, as far back as they fit.
     messages: Vec<Message>,
     /// Where all of them are kept, if they are.
-    session: Option<Session>,
+    session: Option<KeptChat>,
     /// End and report of the last answer.
     last: Option<(FinishReason, Report)>,
 }
@@ -56,7 +55,7 @@ struct Chat<'a> {
 pub(crate) fn command(
     engine: &mut Engine,
     args: &RunArgs,
-    (compiled, session): (Option<Matcher>, Option<Session>),
+    (compiled, session): (Option<Matcher>, Option<KeptChat>),
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if engine.loaded().chat_template()?.is_none() {
@@ -78,7 +77,7 @@ pub(crate) fn command(
         shows_stats: args.stats,
         wrap: Wrap::of_stdout(),
         interrupts,
-        messages: session.as_ref().map(Session::messages).unwrap_or_default(),
+        messages: session.as_ref().map(KeptChat::messages).unwrap_or_default(),
         session,
         last: None,
     };
@@ -206,7 +205,7 @@ impl Chat<'_> {
     /// Begins anew.
     fn reset(&mut self) -> Result<(), Failure> {
         self.messages.clear();
-        self.session.as_mut().map_or(Ok(()), Session::reset)
+        self.session.as_mut().map_or(Ok(()), KeptChat::reset)
     }
 
     fn prompt(&mut self) -> Prompt {

@@ -19,6 +19,7 @@ mod drafter_state;
 mod error;
 mod fetch;
 mod inspect;
+mod kept_chat;
 mod loading;
 mod memory;
 mod models;
@@ -37,7 +38,6 @@ mod run;
 mod score;
 #[cfg(feature = "serve")]
 mod serve;
-mod session;
 mod settings;
 mod stats;
 mod stream;

@@ -9,8 +9,9 @@ use crate::cli::{
     contents::Remembered,
     drafter_state,
     error::Failure,
-    fetch, loading, output, planning, prefixes,
-    session::Session,
+    fetch,
+    kept_chat::KeptChat,
+    loading, output, planning, prefixes,
     settings::{self, Machine},
     stats,
     stream::stream,
@@ -41,7 +42,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
     }
     // Said before a prompt is run.
     let compiled = constraint.as_ref().map(|constraint| engine.loaded().matcher(constraint)).transpose()?;
-    let session = args.session.as_deref().map(|name| Session::open(name, cache)).transpose()?;
+    let session = args.session.as_deref().map(|name| KeptChat::open(name, cache)).transpose()?;
     answer(&mut engine, args, (prompt, compiled, session), cache)?;
     args.drafter_state.as_deref().map_or(Ok(()), |file| drafter_state::keep(&mut engine, file))
 }
@@ -50,7 +51,7 @@ pub(crate) fn command(args: &RunArgs, cache: &CachePlace) -> Result<(), Failure>
 fn answer(
     engine: &mut Engine,
     args: &RunArgs,
-    (prompt, compiled, mut session): (Option<String>, Option<Matcher>, Option<Session>),
+    (prompt, compiled, mut session): (Option<String>, Option<Matcher>, Option<KeptChat>),
     cache: &CachePlace,
 ) -> Result<(), Failure> {
     if args.stats {

@@ -23,6 +23,7 @@
 mod counts;
 mod file;
 mod folder;
+mod guarded_queue;
 mod key;
 mod layout;
 mod memory;

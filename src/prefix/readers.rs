@@ -7,9 +7,11 @@ use std::{
     collections::VecDeque,
     fmt,
     num::NonZero,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
+
+use super::guarded_queue::GuardedQueue;
 
 /// Most threads: reading and hashing keep up with a fast disk, and with its cache, by two or three.
 const MOST: usize = 3;
@@ -22,18 +24,8 @@ struct Queue {
     is_closed: bool,
 }
 
-#[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Whoever panicked left the queue as it was.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl GuardedQueue<Queue> {
+    /// Does what is given until the queue is closed and empty.
     fn work(&self) {
         let mut queue = self.queue();
         loop {
@@ -44,7 +36,7 @@ impl Shared {
                     queue = self.queue();
                 }
                 None if queue.is_closed => return,
-                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => queue = self.wait(queue),
             }
         }
     }
@@ -52,7 +44,7 @@ impl Shared {
 
 /// The threads, which wait for work until this is dropped.
 pub(super) struct Readers {
-    shared: Arc<Shared>,
+    shared: Arc<GuardedQueue<Queue>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -65,7 +57,7 @@ impl fmt::Debug for Readers {
 impl Readers {
     /// As many as there are processors for beside the caller's, or as the system grants: callers read too.
     pub(super) fn start() -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(GuardedQueue::<Queue>::default());
         let count = thread::available_parallelism().map_or(0, |count| NonZero::get(count) - 1).min(MOST);
         let start = |_| {
             let of_thread = Arc::clone(&shared);

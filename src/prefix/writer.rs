@@ -3,11 +3,11 @@
 use std::{
     collections::VecDeque,
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
-use super::{file::BlockFile, memory::Block};
+use super::{file::BlockFile, guarded_queue::GuardedQueue, memory::Block};
 
 /// A block to be written.
 #[derive(Debug)]
@@ -27,22 +27,7 @@ struct Queue {
     is_closed: bool,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Whoever panicked left the queue as it was.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'q>(&self, queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
-        self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl GuardedQueue<Queue> {
     /// Writes job after job until the queue is closed and empty.
     fn work(&self) {
         let mut queue = self.queue();
@@ -69,7 +54,7 @@ impl Shared {
 }
 
 /// The end of the thread, however it ends: nobody waits for it then.
-struct Ended<'s>(&'s Shared);
+struct Ended<'s>(&'s GuardedQueue<Queue>);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -82,7 +67,7 @@ impl Drop for Ended<'_> {
 /// The thread, and what it has to write. When dropped it writes what is left.
 #[derive(Debug)]
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<GuardedQueue<Queue>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -90,7 +75,7 @@ impl Writer {
     /// # Errors
     /// If the system refuses a thread.
     pub(super) fn start() -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(GuardedQueue::<Queue>::default());
         let of_thread = Arc::clone(&shared);
         let builder = thread::Builder::new().name("prefixes".to_owned());
         let thread = Some(builder.spawn(move || {

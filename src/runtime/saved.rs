@@ -17,7 +17,7 @@ impl Session {
     /// Bytes of a block.
     pub fn block_bytes(&self) -> usize {
         let of_hidden = self.hidden.as_ref().map_or(0, |hidden| hidden.bytes_of(BLOCK_TOKENS));
-        self.replay.moved_bytes(BLOCK_TOKENS) + of_hidden
+        self.cache_block_bytes + of_hidden
     }
 
     /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept.
@@ -36,8 +36,8 @@ impl Session {
     pub fn save_block(&mut self, block: usize, bytes: &mut [u8]) -> Result<(), RuntimeError> {
         assert!(block < self.whole_blocks(), "block {block} of {}", self.whole_blocks());
         let first = block * BLOCK_TOKENS;
-        let (of_cache, of_hidden) = bytes.split_at_mut(self.replay.moved_bytes(BLOCK_TOKENS));
-        self.replay.read_slots(slot_number(first)..slot_number(first + BLOCK_TOKENS), of_cache);
+        let (of_cache, of_hidden) = bytes.split_at_mut(self.cache_block_bytes);
+        self.replay.slots().read_slots(slot_number(first)..slot_number(first + BLOCK_TOKENS), of_cache);
         match &self.hidden {
             Some(hidden) => hidden.save(first, of_hidden),
             None => assert!(of_hidden.is_empty(), "{} bytes too many", of_hidden.len()),
@@ -59,8 +59,8 @@ impl Session {
         let end = first + BLOCK_TOKENS;
         assert!(end <= self.layout.context, "a block to {end} in a context of {}", self.layout.context);
         self.begun = None;
-        let (of_cache, of_hidden) = bytes.split_at(self.replay.moved_bytes(BLOCK_TOKENS));
-        self.replay.write_slots(slot_number(first)..slot_number(end), of_cache);
+        let (of_cache, of_hidden) = bytes.split_at(self.cache_block_bytes);
+        self.replay.slots().write_slots(slot_number(first)..slot_number(end), of_cache);
         self.check_device()?;
         match &mut self.hidden {
             Some(hidden) => hidden.load(first, of_hidden),

@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    DraftVariant, ExecutableSet, RuntimeError, SessionOptions, SkipSet,
+    BLOCK_TOKENS, DraftVariant, ExecutableSet, RuntimeError, SessionOptions, SkipSet,
     hidden_rows::HiddenRows,
     role::{Inputs, Role, WidthId},
     verification::WalkedRows,
@@ -30,6 +30,8 @@ pub struct Session {
     pub(super) committed: usize,
     /// How many of the committed tokens, from the first on, are in blocks that were loaded, or before such.
     pub(super) loaded: usize,
+    /// Bytes of the cache that a [block](Self::block_bytes) takes.
+    pub(super) cache_block_bytes: usize,
     /// The last forward, whose results are still readable.
     pub(super) last: Option<Role>,
     /// A forward that was begun and may still run.
@@ -72,7 +74,8 @@ impl Session {
         }
         let replay_options = set.replay_options(options, workers);
         let layout = replay_options.layout;
-        let replay = Arc::clone(set.executables()).open(&replay_options)?;
+        let mut replay = Arc::clone(set.executables()).open(&replay_options)?;
+        let cache_block_bytes = replay.slots().moved_bytes(BLOCK_TOKENS);
         let tree_nodes = options.tree_nodes.max(1);
         let rows = |program: &ProgramId| {
             let program = &set.executables().programs()[*program];
@@ -98,6 +101,7 @@ impl Session {
             layout,
             tree_nodes,
             committed: 0,
+            cache_block_bytes,
             loaded: 0,
             last: None,
             begun: None,
@@ -357,7 +361,7 @@ impl Session {
         self.moves.clear();
         self.moves.extend(path[in_place..].iter().map(|offset| first + offset));
         if !self.moves.is_empty() {
-            self.replay.copy_slots(&self.moves, first + slot_number(in_place));
+            self.replay.slots().copy_slots(&self.moves, first + slot_number(in_place));
         }
         self.committed += path.len();
         assert!(self.committed <= self.layout.context, "a path longer than the context was committed");
@@ -378,7 +382,7 @@ impl Session {
         let first = slot_number(self.committed);
         self.moves.clear();
         self.moves.push(first + offset);
-        self.replay.copy_slots(&self.moves, first);
+        self.replay.slots().copy_slots(&self.moves, first);
     }
 
     /// Keeps the first `len` committed tokens and forgets the rest.

@@ -54,31 +54,31 @@ pub(super) struct Job {
 pub(super) enum Work {
     Answers(Answers),
     Choice(Box<Choice>),
-    Slot(Slot),
+    Text(TextWork),
 }
 
-/// Something to be done with the cache of the planned engine, which clients call its slot.
+/// Something to be done with the text of the planned engine's cache, which clients call a slot.
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) act: SlotAct,
+pub(super) struct TextWork {
+    pub(super) act: TextAct,
     /// Gets nothing of a request that was cancelled.
-    pub(super) done: oneshot::Sender<Result<Option<SlotText>, engine::Error>>,
+    pub(super) done: oneshot::Sender<Result<Option<CachedText>, engine::Error>>,
 }
 
-/// What is done with a slot.
+/// What is done with the text.
 #[derive(Debug)]
-pub(super) enum SlotAct {
-    /// Its text is told.
+pub(super) enum TextAct {
+    /// It is told.
     Tell,
-    /// It gets a text.
+    /// Another one is read.
     Read(Vec<u32>),
-    /// Its text is forgotten.
+    /// It is forgotten.
     Forget,
 }
 
-/// The text of a slot, or the one that it had.
+/// The text of a cache, or the one that it had.
 #[derive(Debug, PartialEq)]
-pub(super) struct SlotText {
+pub(super) struct CachedText {
     pub(super) tokens: Vec<u32>,
     /// Tokens that were not read again.
     pub(super) kept: usize,

@@ -29,7 +29,7 @@ use yggc::{
 use super::{
     answers::Refused,
     ending::Ending,
-    queue::{Job, Slot, SlotAct, SlotText, Work},
+    queue::{CachedText, Job, TextAct, TextWork, Work},
     requests,
     routes::{Service, authorise, drained, late, queued, received},
     spans::Span,
@@ -104,13 +104,13 @@ async fn acted(
     let (owner, action) = received(service, headers, body, deadline, read).await?;
     let (act, action) = match action? {
         Action::Restore(path, saved) => {
-            (SlotAct::Read(saved.tokens), Action::Restore(path, Saved { tokens: Vec::new(), ..saved }))
+            (TextAct::Read(saved.tokens), Action::Restore(path, Saved { tokens: Vec::new(), ..saved }))
         }
-        Action::Save(path) => (SlotAct::Tell, Action::Save(path)),
-        Action::Erase => (SlotAct::Forget, Action::Erase),
+        Action::Save(path) => (TextAct::Tell, Action::Save(path)),
+        Action::Erase => (TextAct::Forget, Action::Erase),
     };
     let (cancel, (done, receiver)) = (ending.cancel(), oneshot::channel());
-    queued(service, Job { work: Work::Slot(Slot { act, done }), owner, cancel, arrived })?;
+    queued(service, Job { work: Work::Text(TextWork { act, done }), owner, cancel, arrived })?;
     let text = match timeout_at(deadline, receiver).await {
         Ok(Ok(text)) => text?.ok_or_else(drained)?,
         Ok(Err(_)) => return Err(drained()),
@@ -197,7 +197,7 @@ fn not_saved(why: impl std::fmt::Display) -> Refused {
 }
 
 /// Writes a text; gives the bytes of its file.
-fn save(path: &std::path::Path, text: SlotText, model: String) -> Result<usize, Refused> {
+fn save(path: &std::path::Path, text: CachedText, model: String) -> Result<usize, Refused> {
     let saved = Saved { model, tokens: text.tokens };
     let bytes = serde_json::to_vec(&saved).expect("numbers are JSON");
     let made = path.parent().map_or(Ok(()), fs::create_dir_all);

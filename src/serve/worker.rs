@@ -14,7 +14,7 @@ use yggc::{
 use super::{
     idle::Idle,
     metrics::Metrics,
-    queue::{Answers, Choice, Job, Next, Queue, ReadPrompt, Sent, Slot, SlotAct, SlotText, Work},
+    queue::{Answers, CachedText, Choice, Job, Next, Queue, ReadPrompt, Sent, TextAct, TextWork, Work},
 };
 
 /// The drafter that the plan chose.
@@ -76,7 +76,7 @@ impl Worker {
                     let _ = answers.events.send(Err(error));
                 }
             }
-            Work::Slot(Slot { act, done }) => {
+            Work::Text(TextWork { act, done }) => {
                 self.metrics.waited(arrived.elapsed());
                 let text = act_on(&mut self.planned, act, owner, &cancel);
                 if let Err(error) = &text {
@@ -150,19 +150,19 @@ fn next(queue: &Queue, idle: Option<&mut Idle>) -> Option<Job> {
 /// Does something with the text of a cache.
 fn act_on(
     engine: &mut Engine,
-    act: SlotAct,
+    act: TextAct,
     owner: Owner,
     cancel: &CancelHandle,
-) -> Result<Option<SlotText>, engine::Error> {
-    if let SlotAct::Read(tokens) = act {
+) -> Result<Option<CachedText>, engine::Error> {
+    if let TextAct::Read(tokens) = act {
         let kept = engine.read(&tokens, owner, cancel)?;
-        return Ok(kept.map(|kept| SlotText { tokens, kept }));
+        return Ok(kept.map(|kept| CachedText { tokens, kept }));
     }
     let tokens = engine.cached_text(owner).to_vec();
-    if matches!(act, SlotAct::Forget) && !tokens.is_empty() {
+    if matches!(act, TextAct::Forget) && !tokens.is_empty() {
         engine.forget();
     }
-    Ok(Some(SlotText { kept: tokens.len(), tokens }))
+    Ok(Some(CachedText { kept: tokens.len(), tokens }))
 }
 
 /// Gives the answers to a request in sequence and sends their events, until it ends or the receiver is gone.

@@ -148,22 +148,8 @@ impl Replay for EagerReplay {
         self.replay.hidden(program, part, output)
     }
 
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        self.replay.copy_slots(from, first);
-    }
-}
-
-impl SlotMoves for EagerReplay {
-    fn moved_bytes(&self, slots: usize) -> usize {
-        self.replay.moved_bytes(slots)
-    }
-
-    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
-        self.replay.read_slots(slots, bytes);
-    }
-
-    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
-        self.replay.write_slots(slots, bytes);
+    fn slots(&mut self) -> &mut dyn SlotMoves {
+        self.replay.slots()
     }
 }
 

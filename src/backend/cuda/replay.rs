@@ -479,6 +479,12 @@ impl Replay for CudaReplay {
         Some(self.row_left(program, part + usize::from(made.hidden.is_some()), output))
     }
 
+    fn slots(&mut self) -> &mut dyn SlotMoves {
+        self
+    }
+}
+
+impl SlotMoves for CudaReplay {
     fn copy_slots(&mut self, from: &[u32], first: u32) {
         self.attempt(|replay| {
             replay.executables.device.bind()?;
@@ -496,9 +502,7 @@ impl Replay for CudaReplay {
             Ok(())
         });
     }
-}
 
-impl SlotMoves for CudaReplay {
     fn moved_bytes(&self, slots: usize) -> usize {
         self.ground.cache.moved_bytes(slots)
     }

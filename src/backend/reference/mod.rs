@@ -335,22 +335,8 @@ impl Replay for ReferenceReplay {
         Some(unsafe { self.arena.rows(region) }.row(output.index()))
     }
 
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        self.cache.copy_slots(from, first);
-    }
-}
-
-impl SlotMoves for ReferenceReplay {
-    fn moved_bytes(&self, slots: usize) -> usize {
-        self.cache.moved_bytes(slots)
-    }
-
-    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
-        self.cache.read_slots(slots, bytes);
-    }
-
-    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
-        self.cache.write_slots(slots, bytes);
+    fn slots(&mut self) -> &mut dyn SlotMoves {
+        &mut self.cache
     }
 }
 

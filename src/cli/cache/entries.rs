@@ -19,7 +19,7 @@ use crate::cli::{
     args::EntryKind,
     error::Failure,
     fetch::{HubSettings, KNOWN_MODELS},
-    output, session,
+    kept_chat, output,
 };
 
 /// An entry, which is removed as a whole.
@@ -144,7 +144,7 @@ impl Entry {
                 };
                 Ok(self.paths.iter().find_map(of_file))
             }
-            EntryKind::Session => Ok(session::turns(&self.paths[0]).err().map(|error| error.to_string())),
+            EntryKind::Session => Ok(kept_chat::turns(&self.paths[0]).err().map(|error| error.to_string())),
             EntryKind::Hub
             | EntryKind::Failure
             | EntryKind::Kernels
@@ -268,14 +268,14 @@ fn sessions(cache: &CacheDir) -> Result<Vec<Entry>, CacheError> {
     let folder = cache.sessions();
     let of_file = |path: PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let lock = session::lock_of(&folder, &name);
-        let about = match session::turns(&path) {
+        let lock = kept_chat::lock_of(&folder, &name);
+        let about = match kept_chat::turns(&path) {
             Ok(turns) => format!("turns: {turns}"),
             Err(error) => format!("cannot be used: {error}"),
         };
         Entry::new(EntryKind::Session, name, about, vec![path, lock.clone()], Some(lock))
     };
-    let files = listed(&folder)?.into_iter().filter(|path| has_extension(path, session::EXTENSION));
+    let files = listed(&folder)?.into_iter().filter(|path| has_extension(path, kept_chat::EXTENSION));
     files.map(of_file).collect()
 }
 

@@ -10,7 +10,7 @@ use crate::{
     ir::{Candidates, Id, IdVec, OutputId, Program, ProgramId, RowInputs, StepId, WeightSource},
 };
 
-use crate::runtime::ExecutableSet;
+use crate::runtime::{BLOCK_TOKENS, ExecutableSet};
 
 /// The planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +70,16 @@ impl Executables for Faulty {
     }
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
-        let inner = Arc::clone(&self.inner).open(options)?;
+        let mut inner = Arc::clone(&self.inner).open(options)?;
+        let block_bytes = inner.slots().moved_bytes(BLOCK_TOKENS);
         let last_slot = u32::try_from(options.layout.slots() - 1).expect("contexts are far below 2^32");
-        Ok(Box::new(FaultyReplay { executables: self, inner, last_slot, shown: IdVec::default() }))
+        Ok(Box::new(FaultyReplay {
+            executables: self,
+            inner,
+            block_bytes,
+            last_slot,
+            shown: IdVec::default(),
+        }))
     }
 }
 
@@ -80,6 +87,7 @@ impl Executables for Faulty {
 struct FaultyReplay {
     executables: Arc<Faulty>,
     inner: Box<dyn Replay>,
+    block_bytes: usize,
     last_slot: u32,
     /// What every output of the last replay shows.
     shown: IdVec<OutputId, Vec<f32>>,
@@ -151,24 +159,29 @@ impl Replay for FaultyReplay {
         self.inner.hidden(program, part, output)
     }
 
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        let further: Vec<u32> = from.iter().map(|slot| (slot + 1).min(self.last_slot)).collect();
-        let is_off = self.executables.fault == Fault::OffByOneSlot;
-        self.inner.copy_slots(if is_off { &further } else { from }, first);
+    fn slots(&mut self) -> &mut dyn SlotMoves {
+        self
     }
 }
 
 impl SlotMoves for FaultyReplay {
+    fn copy_slots(&mut self, from: &[u32], first: u32) {
+        let further: Vec<u32> = from.iter().map(|slot| (slot + 1).min(self.last_slot)).collect();
+        let is_off = self.executables.fault == Fault::OffByOneSlot;
+        self.inner.slots().copy_slots(if is_off { &further } else { from }, first);
+    }
+
     fn moved_bytes(&self, slots: usize) -> usize {
-        self.inner.moved_bytes(slots)
+        assert_eq!(slots, BLOCK_TOKENS, "sessions move blocks");
+        self.block_bytes
     }
 
     fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
-        self.inner.read_slots(slots, bytes);
+        self.inner.slots().read_slots(slots, bytes);
     }
 
     fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
-        self.inner.write_slots(slots, bytes);
+        self.inner.slots().write_slots(slots, bytes);
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) const EXTENSION: &str = "json";
 
 /// A conversation that goes on.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct KeptChat {
     path: PathBuf,
     turns: Vec<Turn>,
     /// Held while it is open, or another run would lose what this one adds.
@@ -51,7 +51,7 @@ struct Turn {
     assistant: String,
 }
 
-impl Session {
+impl KeptChat {
     /// Opens the conversation of this name, an empty one if there is none, and says how long it is. Waits for another
     /// run that has it open.
     ///
