@@ -49,7 +49,7 @@ pub(crate) use reading::{ChooseArgs, ScoreArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use verify::VerifyArgs;
 
-use numbers::{at_least_one, size, temperature, threads, width, widths};
+use numbers::{at_least_one, size, size_or_off, temperature, threads, width, widths};
 
 /// Exactly lossless speculative decoding, planned for this machine
 #[derive(Debug, Parser)]
@@ -551,6 +551,11 @@ pub(crate) struct BenchArgs {
     /// How often each arm answers each prompt [default: 5], or, with --kernels, each forward is measured [default: 30]
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) repetitions: Option<usize>,
+    /// Keep the prompts' keys and values in so much memory, as in 2G: each prompt is read once for all arms and
+    /// repetitions, which shortens a comparison of steps; times to the first token then mean nothing
+    #[arg(long, value_name = "SIZE", value_parser = size_or_off, allow_negative_numbers = true,
+          conflicts_with = "kernels")]
+    pub(crate) prefix_memory: Option<u64>,
     /// Measure kernels instead of answers: every op of a forward at every width, compared with this machine's roofline;
     /// with --plan, the plan's tunings compared with the defaults
     #[arg(long, conflicts_with_all = ["prompts", "arms", "max_tokens", "context", "temperature", "top_k", "top_p",

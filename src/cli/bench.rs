@@ -26,12 +26,12 @@ use yggc::{
 };
 
 use crate::cli::{
-    args::{Arm as ArmName, BenchArgs},
+    args::{Arm as ArmName, BenchArgs, PrefixArgs},
     cache::CachePlace,
     error::Failure,
     fetch, loading, output,
     planning::{self, Prepared},
-    progress,
+    prefixes, progress,
     settings::{self, Machine},
 };
 use report::{Bench, Entrant, Run, Turn};
@@ -83,7 +83,9 @@ fn answers(args: &BenchArgs, prompts: &Path, cache: &CachePlace) -> Result<(), F
     // Reads the free memory, so it must come before the weights are loaded.
     let options = machine.options(&path, args.context.context);
     let draft_model = fetch::resolve_drafter(args.draft_model.as_deref(), cache)?;
-    let options = Options { store: settings::store(&args.store)?, draft_model, ..options };
+    let kept = PrefixArgs { prefix_memory: Some(args.prefix_memory.unwrap_or(0)), prefix_disk: Some(0) };
+    let prefixes = prefixes::store(&kept, machine, cache)?;
+    let options = Options { store: settings::store(&args.store)?, draft_model, prefixes, ..options };
     let mut options = settings::with_skip(&args.skip, options);
     let needs_plan = args.arms.iter().any(|arm| !matches!(arm, ArmName::Ar | ArmName::Eager));
     let (prepared, plans, absent) = match given {
@@ -226,7 +228,8 @@ fn answer(
     max_tokens: usize,
     sampling: Sampling,
 ) -> Result<Answer, Failure> {
-    // Every arm runs the whole prompt every time: no arm profits from the one before.
+    // Every arm runs the whole prompt every time, or takes it from where prefixes are kept: none profits from the one
+    // before it.
     arm.engine.forget();
     Ok(arm.engine.generate_tokens(&question.ids, max_tokens, sampling)?.collect_answer()?)
 }
