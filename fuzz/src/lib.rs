@@ -12,6 +12,7 @@ pub mod drafter_states;
 mod in_file;
 pub mod mutation;
 pub mod plans;
+pub mod prefixes;
 pub mod profiles;
 pub mod requests;
 pub mod sampling;

@@ -26,6 +26,8 @@ const FIXED: usize = 3 * DIGEST + 4 + 8 + DIGEST;
 /// Most tokens and bytes of a block that a head may name: far more than any model has.
 const MOST_TOKENS: usize = 1 << 16;
 const MOST_BYTES: u64 = 1 << 40;
+/// Most writes that a header may count: later ones go on from there, far from the end of the numbers.
+const MOST_WRITES: u64 = 1 << 62;
 /// Longest name in bytes.
 const MOST_NAME: usize = 1024;
 
@@ -184,8 +186,9 @@ impl Layout {
             tokens: numbers[1..=self.block_tokens].to_vec(),
             written: u64::from(high) << 32 | u64::from(low),
         };
-        // A key is of its tokens: nothing else may be found by it.
-        if header.parent.after(&header.tokens) == header.key { Read::Block(header) } else { Read::Broken }
+        // A key is of its tokens: nothing else may be found by it. And no file was written to so often.
+        let is_possible = header.parent.after(&header.tokens) == header.key && header.written <= MOST_WRITES;
+        if is_possible { Read::Block(header) } else { Read::Broken }
     }
 }
 

@@ -69,6 +69,11 @@ fn corpus_stores() {
 }
 
 #[test]
+fn files_of_kept_prefixes() {
+    smoke("prefixes", targets::prefixes::check, 1_000, 300);
+}
+
+#[test]
 fn kept_states_of_drafters() {
     smoke("drafter_states", targets::drafter_states::check, 20_000, 200);
 }
