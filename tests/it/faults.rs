@@ -2,6 +2,7 @@
 //! final names are whole at any time, and what is said names the file and what to do.
 
 use std::{
+    cell::Cell,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -15,6 +16,7 @@ use yggc::{
     measure::profile_file,
     model::{Model, synthetic::SyntheticSpec},
     plan,
+    prefix::prefix_files,
     speculate::CorpusStore,
     storage::{MappedFile, tell_file_faults},
 };
@@ -87,6 +89,49 @@ fn stores_are_whole_whenever_their_builder_is_killed() {
         command
     };
     killed_any_time(6, 3, &build, &|| drop(CorpusStore::open(&file).expect("a whole store")));
+}
+
+#[test]
+fn kept_prefixes_are_whole_or_gone_whenever_their_process_is_killed() {
+    let cache = tempfile::tempdir().expect("a temporary folder");
+    let asked = Cell::new(0);
+    // Prompts that differ from their first token on, so that every run has blocks of its own to write.
+    let run = |number: usize, disk: &str| {
+        let mut command = on_tiny("run");
+        let words = format!("{} {}", "one and ".repeat(number % 12), "two says one and ".repeat(12));
+        command.args([
+            "--no-spec",
+            "--raw",
+            "-n",
+            "3",
+            "--json",
+            "--prefix-memory",
+            "0",
+            "--prefix-disk",
+            disk,
+        ]);
+        command.arg("--cache-dir").arg(cache.path()).args(["-p", &words]);
+        command
+    };
+    let keep = || run(asked.replace(asked.get() + 1), "16M");
+    let folder = cache.path().join("prefixes");
+    let is_whole = || {
+        for file in prefix_files(&folder).into_iter().flatten() {
+            file.check().expect("every block as it was written");
+        }
+    };
+    killed_any_time(10, 5, &keep, &is_whole);
+    let mut found = 0;
+    for number in 0..asked.get() {
+        let answer = |disk: &str| -> serde_json::Value {
+            let said = success(&run(number, disk).output().expect("yggc starts"));
+            serde_json::from_str(&said).expect("JSON")
+        };
+        let (kept, cold) = (answer("16M"), answer("0"));
+        assert_eq!(kept["token_ids"], cold["token_ids"], "prompt {number}");
+        found += usize::from(kept["stats"]["reused_tokens"].as_u64() > Some(0));
+    }
+    assert!(found > 0, "what whole runs kept is there");
 }
 
 #[test]
