@@ -28,18 +28,20 @@ pub(super) fn shelves(
     let device = backend::gpu(tier)?.map_or_else(String::new, |gpu| format!("{} {}", gpu.name, gpu.driver));
     // Tiers of other architectures have the same names.
     let common = [consts::ARCH, tier.kernel_set(), &device, &model.digest];
-    let shelf = |name: &str, session: &Session, drafter: &str| {
+    let block_bytes = decoder.block_bytes();
+    let shelf = |name: &str, session: &Session, block_bytes: usize, drafter: &str| {
         let terms = session.set().block_terms(session.context());
         let hidden = if session.keeps_hidden() { "hidden rows" } else { "" };
         let parts = common.into_iter().chain([&*terms, hidden, drafter]);
-        store.shelf(Binding::new(name, parts), BLOCK_TOKENS, session.block_bytes())
+        store.shelf(Binding::new(name, parts), BLOCK_TOKENS, block_bytes)
     };
-    let own = shelf(&model.name, decoder.session(), "");
+    let own = shelf(&model.name, decoder.session(), block_bytes, "");
     let digests: Vec<Option<String>> =
         decoder.draft_models().map(|file| file.map(|f| f.digest.clone())).collect();
     let name = format!("a drafter of {}", model.name);
     let of_drafter = |(session, digest): (Option<&Session>, &Option<String>)| {
-        Some(shelf(&name, session?, digest.as_deref()?))
+        let session = session?;
+        Some(shelf(&name, session, session.block_bytes(), digest.as_deref()?))
     };
     let of_drafters = decoder.own_sessions().into_iter().zip(&digests).map(of_drafter).collect();
     Ok(KeptPrefixes { own, of_drafters })

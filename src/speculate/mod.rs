@@ -23,6 +23,7 @@ mod depth;
 mod drafter;
 mod error;
 mod node_masks;
+mod offered;
 mod policy;
 mod row_sampler;
 mod sequence;

@@ -5,7 +5,7 @@ use crate::{
     runtime::{ExecutableSet, Session},
 };
 
-use super::{Limits, SpeculateError, Stats, row_sampler::RowSampler};
+use super::{Limits, SpeculateError, Stats, offered::Offered, row_sampler::RowSampler};
 
 /// Whether a request drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,6 +22,8 @@ pub enum Speculation {
 pub(super) struct Sequence {
     /// Prompt and output so far.
     pub(super) history: Vec<u32>,
+    /// What was offered after tokens of the history, where a drafter learned from it.
+    pub(super) offered: Offered,
     pub(super) sampler: RowSampler,
     /// Whether the committed keys and values are the history's.
     pub(super) is_cache_known: bool,
@@ -40,6 +42,7 @@ impl Sequence {
     pub(super) fn new(set: &ExecutableSet, context: usize) -> Result<Self, SpeculateError> {
         Ok(Self {
             history: Vec::with_capacity(context + 1),
+            offered: Offered::with_capacity(context + 1),
             sampler: RowSampler::new(set)?,
             is_cache_known: true,
             is_started: false,
@@ -50,8 +53,9 @@ impl Sequence {
         })
     }
 
-    /// Begins with a prompt, of which the cache may have a part.
-    pub(super) fn restart(&mut self, prompt: &[u32], owner: Owner) {
+    /// Begins with a prompt, of which the cache has the first `known` tokens.
+    pub(super) fn restart(&mut self, prompt: &[u32], known: usize, owner: Owner) {
+        self.offered.keep_only(known);
         self.history.clear();
         self.history.extend_from_slice(prompt);
         (self.is_cache_known, self.is_started) = (true, false);

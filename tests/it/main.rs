@@ -77,6 +77,7 @@ mod kept_states;
 mod kept_weights;
 mod kernel_bench;
 mod kv_cache;
+mod learned_prefixes;
 mod lossless;
 mod memory_plans;
 mod mixed_models;

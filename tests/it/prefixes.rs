@@ -198,10 +198,10 @@ impl Kind {
 }
 
 /// Tokens with their log-probabilities and those of the best others.
-type Answer = Vec<(u32, Option<(u32, Vec<(u32, u32)>)>)>;
+pub(crate) type Answer = Vec<(u32, Option<(u32, Vec<(u32, u32)>)>)>;
 
 /// What a decoder answers; `None` if it was cancelled.
-fn answer(decoder: &mut Decoder, begin: &Begin<'_>, tokens: usize) -> Option<Answer> {
+pub(crate) fn answer(decoder: &mut Decoder, begin: &Begin<'_>, tokens: usize) -> Option<Answer> {
     let noted = |decoder: &Decoder, place: usize| {
         let (own, best) = decoder.log_probs().of(place)?;
         Some((own.to_bits(), best.iter().map(|c| (c.token, c.log_prob.to_bits())).collect()))
@@ -267,7 +267,7 @@ fn history(kind: Kind, case: u64) -> usize {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (memory, has_disk, blocks) = (dice.below(14), dice.chance(60), dice.within(1, 20));
     let mut decoders = [kind.decoder(&set, 1), kind.decoder(&set, dice.within(1, 2))];
-    let block_bytes = decoders[0].session().block_bytes();
+    let block_bytes = decoders[0].block_bytes();
     let open = |decoder: &mut Decoder| {
         let store = store(memory, has_disk.then_some((folder.path(), blocks)), block_bytes);
         (shelves(&store, decoder, &model.name), store)
@@ -360,18 +360,18 @@ fn drafters_with_caches_of_their_own_answer_alike_over_kept_prefixes() {
 
 /// A store's shelves for a decoder, bound to a name.
 fn shelves(store: &Arc<PrefixStore>, decoder: &mut Decoder, name: &str) -> KeptPrefixes {
-    let shelf = |name: &str, session: &Session| {
-        store.shelf(Binding::new(name, [name]), BLOCK_TOKENS, session.block_bytes())
-    };
-    let own = shelf(name, decoder.session());
-    let of_drafter = |session: Option<&Session>| Some(shelf(&format!("{name}, the drafter"), session?));
+    let shelf =
+        |name: &str, block_bytes: usize| store.shelf(Binding::new(name, [name]), BLOCK_TOKENS, block_bytes);
+    let own = shelf(name, decoder.block_bytes());
+    let of_drafter =
+        |session: Option<&Session>| Some(shelf(&format!("{name}, the drafter"), session?.block_bytes()));
     let of_drafters = decoder.own_sessions().into_iter().map(of_drafter).collect();
     KeptPrefixes { own, of_drafters }
 }
 
 /// Those in memory, with room for so many blocks.
-fn in_memory(decoder: &mut Decoder, blocks: usize) -> KeptPrefixes {
-    let store = store(blocks, None, decoder.session().block_bytes());
+pub(crate) fn in_memory(decoder: &mut Decoder, blocks: usize) -> KeptPrefixes {
+    let store = store(blocks, None, decoder.block_bytes());
     shelves(&store, decoder, "in memory")
 }
 

@@ -137,6 +137,9 @@ impl Decoder {
         }
         if let Some(drafter) = &mut band.steps.drafter {
             drafter.begin(&sequence.history);
+            for (place, offered) in sequence.offered.known(prompt.len()) {
+                drafter.recall(prompt[place], offered);
+            }
             if speculation == Speculation::AsOpened {
                 let shelf = prefixes.and_then(|prefixes| prefixes.of_drafters[*current].as_ref());
                 if let (Some(shelf), Some(mut cache)) = (shelf, drafter.own_cache()) {
@@ -156,6 +159,7 @@ impl Decoder {
     pub fn cut(&mut self, len: usize) {
         let dropped = self.sequence.history.len().checked_sub(len).expect("a text is cut to a part of it");
         self.sequence.history.truncate(len);
+        self.sequence.offered.keep_only(len);
         let committed = self.session.committed().min(len.saturating_sub(1));
         self.session.truncate(committed);
         self.sequence.stats.step_tokens = self.sequence.stats.step_tokens.saturating_sub(dropped as u64);

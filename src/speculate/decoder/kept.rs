@@ -6,7 +6,7 @@ use crate::{
     plan::DrafterFile,
     prefix::{KeptText, Owner, Served, Shelf},
     runtime::{BLOCK_TOKENS, RuntimeError, Session},
-    speculate::{SpeculateError, drafter::OwnCache},
+    speculate::{SpeculateError, drafter::OwnCache, offered::OFFERED_BLOCK_BYTES, sequence::Sequence},
 };
 
 use super::{Decoder, Reuse};
@@ -14,7 +14,7 @@ use super::{Decoder, Reuse};
 /// Where the prefixes of a decoder are kept.
 #[derive(Clone, Debug)]
 pub struct KeptPrefixes {
-    /// What its session saves.
+    /// What its session saves, and what the verifier offered there.
     pub own: Arc<Shelf>,
     /// By band, what the session of its drafter saves, if it has one of its own.
     pub of_drafters: Vec<Option<Arc<Shelf>>>,
@@ -41,7 +41,7 @@ impl Decoder {
             Reuse::Nothing => 0,
         };
         self.session.truncate(known);
-        self.sequence.restart(prompt, owner);
+        self.sequence.restart(prompt, known, owner);
         if let (Reuse::Prefix, Some(prefixes)) = (reuse, prefixes) {
             self.sequence.stats.served = self.load_kept(&prefixes.own)?;
         }
@@ -58,12 +58,15 @@ impl Decoder {
         self.session.resume_point(shared(cached, prompt).min(prompt.len() - 1))
     }
 
-    /// Has another owner's requests begin, which find nothing of the texts before, in no drafter's cache either: the
-    /// time of an answer would tell.
+    /// Has another owner's requests begin, which find nothing of the texts before, in no drafter either: the time of an
+    /// answer would tell.
     fn change_owner(&mut self) {
         self.session.truncate(0);
-        for mut cache in self.bands.iter_mut().filter_map(|band| band.steps.drafter.as_mut()?.own_cache()) {
-            cache.keep_only(0);
+        for drafter in self.drafters() {
+            drafter.forget_texts();
+            if let Some(mut cache) = drafter.own_cache() {
+                cache.keep_only(0);
+            }
         }
     }
 
@@ -74,9 +77,13 @@ impl Decoder {
     /// [`SpeculateError::Runtime`] if the device fails.
     fn load_kept(&mut self, shelf: &Arc<Shelf>) -> Result<Served, SpeculateError> {
         let Self { session, sequence, .. } = self;
+        let Sequence { history, offered, owner, .. } = sequence;
         // The last token is run in any case.
-        let tokens = &sequence.history[..sequence.history.len() - 1];
-        let served = load(session, shelf, &KeptText { owner: sequence.owner, lead: &[], tokens })?;
+        let tokens = &history[..history.len() - 1];
+        let vocabulary = session.set().vocabulary();
+        let served = load(session, shelf, &KeptText { owner: *owner, lead: &[], tokens }, |block, bytes| {
+            offered.load(block, bytes, vocabulary);
+        })?;
         shelf.count(&served);
         Ok(served)
     }
@@ -99,7 +106,10 @@ impl Decoder {
             return Ok(());
         }
         let KeptPrefixes { own, of_drafters } = prefixes;
-        keep(session, own, &KeptText { owner: sequence.owner, lead: &[], tokens: &sequence.history })?;
+        let Sequence { history, offered, owner, .. } = &*sequence;
+        keep(session, own, &KeptText { owner: *owner, lead: &[], tokens: history }, |block, bytes| {
+            offered.save(block, bytes);
+        })?;
         let drafter = bands[*current].steps.drafter.as_mut();
         if let (Some(shelf), Some(mut cache)) =
             (&of_drafters[*current], drafter.and_then(|drafter| drafter.own_cache()))
@@ -107,6 +117,11 @@ impl Decoder {
             cache.keep(shelf, sequence.owner, &sequence.history)?;
         }
         Ok(())
+    }
+
+    /// Bytes of a block of [`KeptPrefixes::own`]: what the session saves, then what the verifier offered.
+    pub fn block_bytes(&self) -> usize {
+        self.session.block_bytes() + OFFERED_BLOCK_BYTES
     }
 
     /// The drafter models of the sub-plans, by band.
@@ -129,8 +144,14 @@ fn shared<'t>(one: impl IntoIterator<Item = &'t u32>, other: &[u32]) -> usize {
     one.into_iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Loads what a shelf has of a text into a session that has a beginning of it, if that is more.
-fn load(session: &mut Session, shelf: &Arc<Shelf>, text: &KeptText<'_>) -> Result<Served, RuntimeError> {
+/// Loads what a shelf has of a text into a session that has a beginning of it, if that is more. What blocks have after
+/// what the session saved is handed to `load_rest` with their numbers.
+fn load(
+    session: &mut Session,
+    shelf: &Arc<Shelf>,
+    text: &KeptText<'_>,
+    mut load_rest: impl FnMut(usize, &[u8]),
+) -> Result<Served, RuntimeError> {
     let found = shelf.find(text);
     if found.blocks() * BLOCK_TOKENS <= session.committed() {
         return Ok(Served::default());
@@ -138,14 +159,29 @@ fn load(session: &mut Session, shelf: &Arc<Shelf>, text: &KeptText<'_>) -> Resul
     // Of a block that the cache has in part all is loaded: the bits are the same.
     let first = session.whole_blocks();
     session.truncate(first * BLOCK_TOKENS);
-    found.load(first, |bytes| session.load_block(bytes))
+    let of_session = session.block_bytes();
+    found.load(first, |bytes| {
+        let (of_session, rest) = bytes.split_at(of_session);
+        load_rest(session.whole_blocks(), rest);
+        session.load_block(of_session)
+    })
 }
 
-/// Keeps the whole blocks of a session's text on a shelf.
-fn keep(session: &mut Session, shelf: &Shelf, text: &KeptText<'_>) -> Result<(), RuntimeError> {
+/// Keeps the whole blocks of a session's text on a shelf; `save_rest` writes what blocks have in addition.
+fn keep(
+    session: &mut Session,
+    shelf: &Shelf,
+    text: &KeptText<'_>,
+    save_rest: impl Fn(usize, &mut [u8]),
+) -> Result<(), RuntimeError> {
     let whole = session.whole_blocks().min(text.tokens.len() / BLOCK_TOKENS);
     let text = KeptText { tokens: &text.tokens[..whole * BLOCK_TOKENS], ..*text };
-    shelf.keep(&text, |block, bytes| session.save_block(block, bytes))
+    let of_session = session.block_bytes();
+    shelf.keep(&text, |block, bytes| {
+        let (of_session, rest) = bytes.split_at_mut(of_session);
+        save_rest(block, rest);
+        session.save_block(block, of_session)
+    })
 }
 
 impl OwnCache<'_> {
@@ -169,7 +205,7 @@ impl OwnCache<'_> {
             return Ok(Served::default());
         };
         self.keep_only(shared(&*self.text, before));
-        let served = load(self.session, shelf, &KeptText { owner, lead, tokens });
+        let served = load(self.session, shelf, &KeptText { owner, lead, tokens }, |_, _| ());
         // Of what it had a part may have gone, too.
         let known = self.session.committed();
         self.text.clear();
@@ -183,7 +219,7 @@ impl OwnCache<'_> {
     fn keep(&mut self, shelf: &Shelf, owner: Owner, history: &[u32]) -> Result<(), RuntimeError> {
         let known = &history[..shared(&*self.text, history)];
         match known.split_at_checked(self.skipped) {
-            Some((lead, tokens)) => keep(self.session, shelf, &KeptText { owner, lead, tokens }),
+            Some((lead, tokens)) => keep(self.session, shelf, &KeptText { owner, lead, tokens }, |_, _| ()),
             None => Ok(()),
         }
     }

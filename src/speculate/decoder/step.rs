@@ -185,6 +185,11 @@ impl<'a> Step<'a> {
         if let (Some(drafter), Some(verified)) = (&mut band.steps.drafter, &band.verified) {
             let (offers, history) = (verified.offers(), sequence.history.as_slice());
             drafter.learn(&StepOutcome { tree, rows, offers, path, history, emitted: emitted.len() });
+            let before = history.len() - emitted.len() - 1;
+            for (place, node) in path.iter().enumerate() {
+                let row = rows.binary_search(node).expect("a path goes along verified nodes");
+                sequence.offered.note(before + place, offers.row(row));
+            }
             stats.add_time(StepStage::Learn, lap.next());
         }
         stats.count_step(tree, rows, walk);

@@ -5,7 +5,7 @@ use crate::{
     plan::{GrowthChoice, Mixture, ProposalLimits, ReplayDrafter},
     policy::SharedTree,
     runtime::Session,
-    sample::Coupling,
+    sample::{Candidate, Coupling},
     speculate::{SpeculateError, StepOutcome, StepShape, StepStage, stats::Lap},
     tree::{NodeId, TokenTree},
 };
@@ -206,6 +206,14 @@ impl Drafter for Mixed {
 
     fn own_cache(&mut self) -> Option<OwnCache<'_>> {
         self.drafters().find_map(|drafter| drafter.own_cache())
+    }
+
+    fn recall(&mut self, token: u32, offered: &[Candidate]) {
+        self.drafters().for_each(|drafter| drafter.recall(token, offered));
+    }
+
+    fn forget_texts(&mut self) {
+        self.drafters().for_each(|drafter| drafter.forget_texts());
     }
 
     fn learn(&mut self, outcome: &StepOutcome<'_>) {

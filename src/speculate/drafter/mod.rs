@@ -104,6 +104,13 @@ pub trait Drafter: std::fmt::Debug + Send {
     /// Takes note of a finished step, whether it drafted or not, if it [learns](Self::candidates_to_learn). Allocates nothing.
     fn learn(&mut self, _outcome: &StepOutcome<'_>) {}
 
+    /// After [`begin`](Self::begin): what the verifier offered after a token of the prompt, the most probable first,
+    /// when an earlier request had it verified.
+    fn recall(&mut self, _token: u32, _offered: &[Candidate]) {}
+
+    /// Forgets all texts: requests of another owner begin. Which layers pay to be skipped is no text.
+    fn forget_texts(&mut self) {}
+
     /// What it learned that a later process can go on from, if it keeps anything.
     fn state(&self) -> Option<DrafterState> {
         None

@@ -195,6 +195,11 @@ impl Drafter for Ngram {
         self.pool.begin(history);
     }
 
+    /// The pool is filled from the next text.
+    fn forget_texts(&mut self) {
+        self.dictionaries.clear();
+    }
+
     /// The pool moves on, and what it makes enters both dictionaries, with all its parts if those are held.
     fn learn(&mut self, outcome: &StepOutcome<'_>) {
         self.pool.refresh(outcome, &mut self.dictionaries);

@@ -133,6 +133,14 @@ impl Drafter for Recycling {
         }
     }
 
+    fn recall(&mut self, token: u32, offered: &[Candidate]) {
+        self.note(token, offered.iter().copied());
+    }
+
+    fn forget_texts(&mut self) {
+        self.successors.fill([NONE; MOST_RANKS]);
+    }
+
     /// Rows of the accepted path come last, so that a token that was verified in several places keeps what it was offered in
     /// the true one.
     fn learn(&mut self, outcome: &StepOutcome<'_>) {

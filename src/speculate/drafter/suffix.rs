@@ -194,6 +194,10 @@ impl Drafter for Suffix {
     fn begin(&mut self, history: &[u32]) {
         self.remember(history);
     }
+
+    fn forget_texts(&mut self) {
+        ReplayDrafter::forget(self);
+    }
 }
 
 #[cfg(test)]

@@ -118,6 +118,13 @@ impl Dictionaries {
         }
     }
 
+    /// Forgets all n-grams.
+    pub(super) fn clear(&mut self) {
+        for dictionary in [&mut self.forward, &mut self.backward] {
+            dictionary.grams.fill(Gram::default());
+        }
+    }
+
     /// Records one n-gram in both.
     pub(super) fn record(&mut self, gram: &[u32]) {
         self.forward.record(gram);
