@@ -3,11 +3,11 @@
 
 use super::{
     Source,
-    frame::linear,
+    frame::biased,
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, GroupId, Op, ValueId, WeightId},
+    ir::{Elements, Graph, GroupId, Op, ValueId, WeightId},
     model::{
         Container, ModelError,
         config::{only, required},
@@ -23,6 +23,10 @@ pub(super) enum Stored {
     Each { before: &'static str, parts: [&'static str; 3] },
     /// A tensor for all experts' gates and ups, each expert's gate first, and one for their downs.
     Fused { input: &'static str, output: &'static str },
+    /// A tensor for all experts' gates and ups, whose rows are those of a gate and of an up in turn, and one for their
+    /// downs; names as they stand. Where elements are single numbers, the rows and columns of each expert are swapped.
+    /// Biases are stored alike.
+    Turns { input: &'static str, output: &'static str },
 }
 
 impl Stored {
@@ -47,6 +51,8 @@ pub(super) struct Experts {
     pub(super) router: &'static str,
     /// What folders call a vector that is added where experts are chosen, if the family has one.
     pub(super) bias: Option<&'static str>,
+    /// Whether all products have biases, the router's as well.
+    pub(super) is_biased: bool,
     pub(super) stored: Stored,
 }
 
@@ -93,7 +99,7 @@ impl Experts {
             }
         }
         let routing = Routing { used, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.0 };
-        Ok(Some(Self { count: experts, feed_forward, routing, router, bias: None, stored }))
+        Ok(Some(Self { count: experts, feed_forward, routing, router, bias: None, is_biased: false, stored }))
     }
 
     /// As [`read`](Self::read), of a family whose models all have experts.
@@ -139,11 +145,24 @@ fn within(key: &str, found: usize, most: usize) -> Result<(), ModelError> {
 /// The weights of one layer's experts.
 pub(super) struct ExpertWeights {
     router: WeightId,
+    router_bias: Option<WeightId>,
+    /// Added where experts are chosen.
     bias: Option<WeightId>,
-    /// Of every expert.
-    gates: Vec<WeightId>,
-    ups: Vec<WeightId>,
-    downs: Vec<WeightId>,
+    gates: OfExperts,
+    ups: OfExperts,
+    downs: OfExperts,
+}
+
+/// One of the matrices of every expert, and the biases of all of them or none.
+struct OfExperts {
+    matrices: Vec<WeightId>,
+    biases: Vec<WeightId>,
+}
+
+impl From<Vec<WeightId>> for OfExperts {
+    fn from(matrices: Vec<WeightId>) -> Self {
+        Self { matrices, biases: Vec::new() }
+    }
 }
 
 impl ExpertWeights {
@@ -158,8 +177,15 @@ impl ExpertWeights {
         width: usize,
         experts: &Experts,
     ) -> Result<Self, ModelError> {
-        let Experts { count, feed_forward, routing: _, router, bias, stored } = *experts;
+        let Experts { count, feed_forward, routing: _, router, bias, is_biased, stored } = *experts;
         let name = |gguf: &str, folder: &str| naming.layer_weight(layer, gguf, folder);
+        let router_bias = match is_biased {
+            true => {
+                let name = naming.layer_bias(layer, "ffn_gate_inp", router);
+                Some(list.vector(name, count, "a bias")?)
+            }
+            false => None,
+        };
         let router = list.find(name("ffn_gate_inp", router), &[count, width])?;
         let bias = match bias {
             // A vector without the suffix of weights.
@@ -170,32 +196,46 @@ impl ExpertWeights {
             None => None,
         };
         let (f, d) = (feed_forward, width);
-        let mut all = |name: String, rows: usize, columns: usize| {
-            list.parts(name, &[count, rows, columns], &vec![rows; count])
-        };
         if naming.container == Container::Gguf {
-            let gates = all(name("ffn_gate_exps", ""), f, d)?;
-            let ups = all(name("ffn_up_exps", ""), f, d)?;
-            let downs = all(name("ffn_down_exps", ""), d, f)?;
-            return Ok(Self { router, bias, gates, ups, downs });
+            let mut all = |stem: &str, rows: usize, columns: usize| -> Result<OfExperts, ModelError> {
+                let matrices = list.parts(name(stem, ""), &[count, rows, columns], &vec![rows; count])?;
+                let biases = match is_biased {
+                    true => {
+                        let each = |number| Elements { first: number * rows, ..Elements::in_order(rows) };
+                        let name = naming.layer_bias(layer, stem, "");
+                        list.spread(&name, &[count, rows], [1, rows], (0..count).map(each))?
+                    }
+                    false => Vec::new(),
+                };
+                Ok(OfExperts { matrices, biases })
+            };
+            let [gates, ups] = [all("ffn_gate_exps", f, d)?, all("ffn_up_exps", f, d)?];
+            let downs = all("ffn_down_exps", d, f)?;
+            return Ok(Self { router, router_bias, bias, gates, ups, downs });
         }
-        match stored {
+        let [gates, ups, downs] = match stored {
+            Stored::Turns { input, output } => {
+                let [input, output] = [input, output].map(|name| naming.layer_vector(layer, "", name));
+                let [gates, ups] =
+                    [0, 1].map(|first| Turn { name: &input, of: 2, first, count, shape: [f, d] });
+                let downs = Turn { name: &output, of: 1, first: 0, count, shape: [d, f] };
+                [gates.find(list)?, ups.find(list)?, downs.find(list)?]
+            }
             Stored::Fused { input, output } => {
                 let both = list.parts(name("", input), &[count, 2 * f, d], &vec![f; 2 * count])?;
-                let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect();
-                let (gates, ups) = (of(0), of(1));
+                let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect::<Vec<_>>();
                 let downs = list.parts(name("", output), &[count, d, f], &vec![d; count])?;
-                Ok(Self { router, bias, gates, ups, downs })
+                [of(0).into(), of(1).into(), downs.into()]
             }
             Stored::Each { before, parts } => {
                 let mut of = |part: usize, shape: [usize; 2]| {
                     let name = |number| name("", &format!("{before}.{number}.{}", parts[part]));
                     (0..count).map(|number| list.find(name(number), &shape)).collect::<Result<Vec<_>, _>>()
                 };
-                let (gates, ups, downs) = (of(0, [f, d])?, of(1, [f, d])?, of(2, [d, f])?);
-                Ok(Self { router, bias, gates, ups, downs })
+                [of(0, [f, d])?.into(), of(1, [f, d])?.into(), of(2, [d, f])?.into()]
             }
-        }
+        };
+        Ok(Self { router, router_bias, bias, gates, ups, downs })
     }
 
     /// Adds the experts of the rows `n`; returns the sum of what those that each row uses give.
@@ -210,13 +250,48 @@ impl ExpertWeights {
         n: ValueId,
         group: Option<GroupId>,
     ) -> Result<ValueId, ModelError> {
-        let Self { router, bias, gates, ups, downs } = self;
-        let scores = graph.add(linear(*router), &[n], group)?;
+        let Self { router, router_bias, bias, gates, ups, downs } = self;
+        let scores = graph.add(biased(*router, *router_bias), &[n], group)?;
         let routes = graph.add(Op::Route { routing, bias: *bias }, &[scores], group)?;
-        let product = |experts: &[WeightId], routed| Op::RoutedLinear { experts: experts.to_vec(), routed };
+        let product = |OfExperts { matrices, biases }: &OfExperts, routed| Op::RoutedLinear {
+            experts: matrices.clone(),
+            biases: biases.clone(),
+            routed,
+        };
         let gate = graph.add(product(gates, Routed::Spread), &[n, routes], group)?;
         let up = graph.add(product(ups, Routed::Spread), &[n, routes], group)?;
         let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
         Ok(graph.add(product(downs, Routed::Joined), &[gated, routes], group)?)
+    }
+}
+
+/// A matrix `[N, K]` of every expert and its bias, in a tensor whose rows are those of several matrices in turn.
+struct Turn<'a> {
+    /// The tensor's name; with `_bias` that of the biases.
+    name: &'a str,
+    /// How many matrices take turns.
+    of: usize,
+    /// The first row.
+    first: usize,
+    /// How many experts there are.
+    count: usize,
+    shape: [usize; 2],
+}
+
+impl Turn<'_> {
+    fn find(&self, list: &mut WeightList<'_>) -> Result<OfExperts, ModelError> {
+        let Self { name, of, first, count, shape } = *self;
+        let [rows, columns] = shape;
+        let all = of * rows;
+        let is_swapped = list.is_dense(name);
+        let (stored, start, row_step, column_step) = match is_swapped {
+            true => ([count, columns, all], first, of, all),
+            false => ([count, all, columns], first * columns, of * columns, 1),
+        };
+        let each = |number| Elements { first: number * all * columns + start, row_step, column_step };
+        let matrices = list.spread(name, &stored, shape, (0..count).map(each))?;
+        let each = |number| Elements { first: number * all + first, row_step: all, column_step: of };
+        let biases = list.spread(&format!("{name}_bias"), &[count, all], [1, rows], (0..count).map(each))?;
+        Ok(OfExperts { matrices, biases })
     }
 }

@@ -14,7 +14,12 @@ use ygg_kernels::RopePairing;
 
 /// The product with a matrix.
 pub(super) fn linear(weight: WeightId) -> Op {
-    Op::Linear { weights: vec![weight], biases: Vec::new(), norm: None, residual: false }
+    biased(weight, None)
+}
+
+/// The product with a matrix, and its bias if it has one.
+pub(super) fn biased(weight: WeightId, bias: Option<WeightId>) -> Op {
+    Op::Linear { weights: vec![weight], biases: bias.into_iter().collect(), norm: None, residual: false }
 }
 
 /// The inputs of a graph, which its layers read.

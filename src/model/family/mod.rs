@@ -10,6 +10,7 @@ mod eagle3;
 mod experts;
 mod frame;
 mod gemma;
+mod gpt_oss;
 mod granite;
 mod hidden_state;
 mod layer;
@@ -35,7 +36,7 @@ pub(super) use block::BLOCK;
 pub(super) use eagle3::EAGLE3;
 pub(super) use hidden_state::HiddenStateGraph;
 pub(super) use llama::LLAMA;
-pub(super) use weights::{Cut, Naming};
+pub(super) use weights::Naming;
 
 use super::{Container, ModelConfig, ModelError, TensorTable, config::Fields};
 use crate::ir::{Graph, verify};
@@ -56,6 +57,7 @@ static FAMILIES: &[&Family] = &[
     &olmoe::OLMOE,
     &granite::GRANITE_MOE,
     &lfm2::LFM2_MOE,
+    &gpt_oss::GPT_OSS,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];
