@@ -508,8 +508,9 @@ impl Op {
                 if experts.iter().any(|id| shape(id) != matrix) {
                     return Err(refuse(format!("matrices of {matrix:?} alone")));
                 }
-                let is_paired = biases.len() == experts.len();
-                if !biases.is_empty() && !(is_paired && biases.iter().all(|id| is_vector(*id, matrix[0]))) {
+                let fits = |bias: &WeightId| is_vector(*bias, matrix[0]);
+                let is_paired = biases.len() == experts.len() && biases.iter().all(fits);
+                if !is_paired && !biases.is_empty() {
                     return Err(refuse(format!("no biases, or one of {} for each expert", matrix[0])));
                 }
                 Ok(ValueType::activation(x.rows, results))

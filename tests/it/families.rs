@@ -25,8 +25,18 @@ use crate::{
 const DENSE: [&str; 11] =
     ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
 /// Those with experts, which a GPU refuses.
-const WITH_EXPERTS: [&str; 7] =
-    ["mixtral", "qwen3moe", "olmoe", "granitemoe", "lfm2moe", "gpt_oss", "gpt_oss_numbers"];
+const WITH_EXPERTS: [&str; 10] = [
+    "mixtral",
+    "qwen3moe",
+    "olmoe",
+    "granitemoe",
+    "lfm2moe",
+    "qwen2moe",
+    "granitemoeshared",
+    "ernie4_5_moe",
+    "gpt_oss",
+    "gpt_oss_numbers",
+];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
     [("gpt_oss", Container::Folder), ("gpt_oss_numbers", Container::Gguf)];
@@ -245,6 +255,14 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         ("lfm2", set("block_ffn_dim_multiplier", json!(-1.0)), &["`block_ffn_dim_multiplier`", "above 0"]),
         ("lfm2", set("rope_parameters", Value::Null), &["`rope_theta`"]),
         ("lfm2", set("theta", json!(5000.0)), &["`theta`", "5000", "as `rope_theta`"]),
+        (
+            "qwen2moe",
+            set("shared_expert_intermediate_size", json!(0)),
+            &["`shared_expert_intermediate_size`"],
+        ),
+        ("qwen2moe", set("qkv_bias", json!(false)), &["`qkv_bias`", "`false`"]),
+        ("ernie4_5_moe", set("use_bias", json!(true)), &["`use_bias`", "`true`"]),
+        ("granitemoeshared", set("shared_intermediate_size", json!(24)), &["[48, 48]", "[80, 48]"]),
         ("gpt_oss", set("swiglu_limit", json!(5.0)), &["`swiglu_limit`", "`5`", "`7`"]),
         ("gpt_oss", set("swiglu_alpha", json!(1.0)), &["`swiglu_alpha`", "`1`", "`1.702`"]),
         ("gpt_oss", set("attention_bias", json!(false)), &["`attention_bias`", "`false`"]),

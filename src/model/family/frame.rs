@@ -153,7 +153,9 @@ fn refuse_unread(
 ) -> Result<(), ModelError> {
     let read: std::collections::BTreeSet<&str> = list.specs.iter().map(|spec| spec.name.as_str()).collect();
     for (suffix, found) in [(".bias", "a bias"), ("norm.weight", "a norm")] {
-        let mut unread = tensors.keys().filter(|name| !read.contains(name.as_str()));
+        // Those of layers that predict further tokens are of no use here.
+        let is_unread = |name: &&String| !read.contains(name.as_str()) && !name.starts_with("model.mtp_");
+        let mut unread = tensors.keys().filter(is_unread);
         if let Some(name) = unread.find(|name| name.ends_with(suffix)) {
             let supported = format!("{} models without it", config.family.name);
             return Err(ModelError::unsupported(format_args!("tensor `{name}`"), found, supported));

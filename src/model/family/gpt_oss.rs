@@ -65,7 +65,7 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     let stored = Stored::Turns { input: "mlp.experts.gate_up_proj", output: "mlp.experts.down_proj" };
     // Softmax over the scores of the experts that are used: weights divided by their sum.
-    let experts = Experts { is_biased: true, ..Experts::required(source, stored, "mlp.router")? };
+    let experts = Experts { is_biased: true, ..Experts::required(source, stored, "mlp.router", None)? };
     let recipe = Recipe {
         biases: Biases::Attention,
         has_sinks: true,

@@ -7,6 +7,7 @@
 mod accepted;
 mod block;
 mod eagle3;
+mod ernie4_5moe;
 mod experts;
 mod frame;
 mod gemma;
@@ -20,6 +21,7 @@ mod olmo2;
 mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
 mod recipe;
@@ -58,6 +60,8 @@ static FAMILIES: &[&Family] = &[
     &granite::GRANITE_MOE,
     &lfm2::LFM2_MOE,
     &gpt_oss::GPT_OSS,
+    &qwen2moe::QWEN2MOE,
+    &ernie4_5moe::ERNIE4_5_MOE,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];

@@ -241,6 +241,16 @@ impl<'a> WeightList<'a> {
         self.dense(WeightSpec::new(name, 1, len, format), what)
     }
 
+    /// A vector, `[len]` or `[1, len]`; errors say `what` it is.
+    ///
+    /// # Errors
+    /// As [`vector`](Self::vector).
+    pub(super) fn row(&mut self, name: String, len: usize, what: &str) -> Result<WeightId, ModelError> {
+        let is_matrix = self.tensors.get(&name).is_some_and(|info| info.shape.len() == 2);
+        let format = self.format_of(&name, &[1, len][usize::from(!is_matrix)..])?;
+        self.dense(WeightSpec::new(name, 1, len, format), what)
+    }
+
     /// The taps of a convolution of so many channels, those of a channel together.
     ///
     /// # Errors

@@ -57,3 +57,54 @@ pub(super) fn join(octets: BTreeMap<String, Octets>, tensors: &mut TensorTable) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn octets(parts: &[(&str, &[usize])]) -> BTreeMap<String, Octets> {
+        let mut start = 0;
+        let mut part = |(name, shape): &(&str, &[usize])| {
+            let bytes = start..start + shape.iter().product::<usize>();
+            start = bytes.end;
+            ((*name).to_owned(), Octets { shape: shape.to_vec(), file: 3, bytes })
+        };
+        parts.iter().map(&mut part).collect()
+    }
+
+    #[test]
+    fn pairs_become_matrices() {
+        let mut tensors = TensorTable::new();
+        join(octets(&[("w_blocks", &[5, 4, 2, 16]), ("w_scales", &[5, 4, 2])]), &mut tensors)
+            .expect("a pair");
+        let expected = TensorInfo {
+            shape: vec![5, 4, 64],
+            format: WeightFormat::MXFP4,
+            file: 3,
+            bytes: 0..640,
+            scales: Some((3, 640..680)),
+        };
+        assert_eq!(tensors, TensorTable::from([("w".to_owned(), expected.clone())]));
+        let twice = octets(&[("w_blocks", &[4, 2, 16]), ("w_scales", &[4, 2])]);
+        let error = join(twice, &mut tensors).expect_err("two of a name").to_string();
+        assert!(error.contains("`w`") && error.contains("one tensor"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_pair_is_named() {
+        let huge: &[usize] = &[0, usize::MAX];
+        let cases: &[(&[(&str, &[usize])], &[&str])] = &[
+            (&[("w_blocks", &[4, 2, 16])], &["`w_scales`"]),
+            (&[("w_scales", &[4, 2])], &["`w_blocks`"]),
+            (&[("w_blocks", &[4, 3, 16]), ("w_scales", &[4, 2])], &["`w_blocks`", "[4, 2]", "[4, 3, 16]"]),
+            (&[("w_blocks", &[4, 2, 8]), ("w_scales", &[4, 2])], &["`w_blocks`", "16 bytes", "[4, 2, 8]"]),
+            (&[("w_blocks", &[2, 16]), ("w_scales", &[2])], &["`w_blocks`", "[2, 16]"]),
+            (&[("w_blocks", &[0, 2, 16]), ("w_scales", &[0, 2])], &["`w`", "above 0"]),
+            (&[("w_blocks", &[0, usize::MAX, 16]), ("w_scales", huge)], &["`w`", "above 0"]),
+        ];
+        for (parts, said) in cases {
+            let error = join(octets(parts), &mut TensorTable::new()).expect_err("no pair").to_string();
+            assert!(said.iter().all(|part| error.contains(part)), "{error}, without {said:?}");
+        }
+    }
+}

@@ -112,6 +112,17 @@ FAMILIES = {
                       rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
     "gpt_oss": gpt_oss("folder"),
     "gpt_oss_numbers": gpt_oss("gguf"),
+    "qwen2moe": family("Qwen2MoeForCausalLM", "qwen2_moe", "qwen2moe", hidden_size=48, moe_intermediate_size=24,
+                       shared_expert_intermediate_size=40, num_experts=7, num_experts_per_tok=3, norm_topk_prob=False,
+                       decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False),
+    "granitemoeshared": family("GraniteMoeSharedForCausalLM", "granitemoeshared", "granitemoe", permute=True,
+                               tie_word_embeddings=True, hidden_size=48, intermediate_size=24, num_local_experts=6,
+                               num_experts_per_tok=2, shared_intermediate_size=40, attention_multiplier=0.15625,
+                               embedding_multiplier=0.75, residual_multiplier=0.625, logits_scaling=2.5, final_gain=6.0),
+    "ernie4_5_moe": family("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", "ernie4_5-moe", tie_word_embeddings=True,
+                           hidden_size=48, moe_intermediate_size=16, moe_num_experts=6, moe_k=2,
+                           moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1,
+                           moe_norm_min=1e-12, use_bias=False, rope_theta=500000.0),
 }
 
 # What converters call the matrices of experts: gate, up, down.
@@ -151,6 +162,8 @@ def fill(model, spec, seed):
             mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
             mean = spec["final_gain"] if name == "model.norm.weight" else mean
             values = mean - float(gains_are_offsets) + 0.25 * noise
+        elif name.endswith("e_score_correction_bias"):
+            values = 0.1 * noise
         elif name.endswith(".bias") or name.endswith("_bias"):
             # What all rows add alike would hide the rest.
             values = (0.1 if any(x in name for x in ("o_proj", "down_proj")) else 0.5) * noise
@@ -232,10 +245,18 @@ def write_metadata(writer, c, spec):
         writer.add_value_length(head_dim)
     if arch in ("llama", "granite", "granitemoe", "smollm3"):
         writer.add_rope_dimension_count(head_dim)
-    experts = c.get("num_experts", c.get("num_local_experts"))
+    experts = c.get("num_experts", c.get("num_local_experts", c.get("moe_num_experts")))
     if experts:
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(c["num_experts_per_tok"])
+        writer.add_expert_used_count(c.get("num_experts_per_tok", c.get("moe_k")))
+    for shared in ("shared_expert_intermediate_size", "shared_intermediate_size"):
+        if shared in c:
+            writer.add_expert_shared_feed_forward_length(c[shared])
+    if arch == "ernie4_5-moe":
+        writer.add_interleave_moe_layer_step(c["moe_layer_interval"])
+        writer.add_leading_dense_block_count(c["moe_layer_start_index"])
+        writer.add_expert_shared_count(c["moe_num_shared_experts"])
+        writer.add_expert_shared_feed_forward_length(c["moe_intermediate_size"] * c["moe_num_shared_experts"])
     if "moe_intermediate_size" in c:
         writer.add_expert_feed_forward_length(c["moe_intermediate_size"])
     if arch == "lfm2moe":
@@ -313,6 +334,12 @@ def with_experts_together(weights):
         if each:
             layer, number, part = each.groups()
             of_experts.setdefault(f"{layer}mlp.experts.{EXPERT_PARTS.get(part, part)}.weight", {})[int(number)] = tensor
+        elif name.endswith("shared_mlp.input_linear.weight"):
+            layer = name.removesuffix("shared_mlp.input_linear.weight")
+            for part, half in zip(("gate_proj", "up_proj"), tensor.chunk(2)):
+                together[f"{layer}mlp.shared_expert.{part}.weight"] = half.contiguous()
+        elif name.endswith("e_score_correction_bias"):
+            together[name.removesuffix("_bias") + ".bias"] = tensor.reshape(-1)
         elif name.endswith("input_linear.weight"):
             layer = name.removesuffix("block_sparse_moe.input_linear.weight")
             for part, half in zip(("gate_proj", "up_proj"), tensor.chunk(2, dim=1)):
@@ -430,7 +457,7 @@ def make(name, seed):
         model.save_pretrained(saved)
         stored = load_file(Path(saved) / "model.safetensors")
     with_bytes = spec["mxfp4"] == "folder"
-    kept = {k: v.dtype if k.endswith("expert_bias") else torch.bfloat16 for k, v in stored.items()}
+    kept = {k: v.dtype if k.endswith(("expert_bias", "correction_bias")) else torch.bfloat16 for k, v in stored.items()}
     weights = {k: v.to(kept[k]).contiguous() for k, v in stored.items()}
     files = weights
     if with_bytes:
