@@ -97,8 +97,8 @@ fn joined(codes: &[u8], scales: &[u8], first: usize, columns: usize) -> impl Ite
     let blocks = first / MXFP4_BLOCK..(first + columns) / MXFP4_BLOCK;
     blocks.flat_map(move |block| {
         let codes = &codes[block * CODES..][..CODES];
-        let nibble = move |element: usize| codes[element / 2] >> (4 * (element % 2)) & 15;
-        let both = (0..CODES).map(move |j| nibble(j) | nibble(j + CODES) << 4);
+        let nibble = move |element: usize| (codes[element / 2] >> (4 * (element % 2))) & 15;
+        let both = (0..CODES).map(move |j| nibble(j) | (nibble(j + CODES) << 4));
         iter::once(scales[block]).chain(both)
     })
 }
@@ -110,12 +110,13 @@ mod tests {
     #[test]
     fn blocks_of_two_files_become_one() {
         // Elements 0 to 31 of a block: their numbers modulo 16.
-        let codes: Vec<u8> = (0..CODES as u8).map(|i| 2 * i % 16 | (2 * i + 1) % 16 << 4).collect();
+        let code = |element: u8| element % 16;
+        let codes: Vec<u8> = (0..CODES as u8).map(|i| code(2 * i) | (code(2 * i + 1) << 4)).collect();
         let codes = [vec![0x77; CODES], codes].concat();
         let row: Vec<u8> = joined(&codes, &[1, 130], 32, 32).collect();
         assert_eq!(row[0], 130);
         for j in 0..CODES {
-            assert_eq!(usize::from(row[1 + j]), j | j << 4);
+            assert_eq!(usize::from(row[1 + j]), j | (j << 4));
         }
     }
 }
