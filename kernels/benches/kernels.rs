@@ -153,6 +153,7 @@ fn attention_of(group: &mut BenchmarkGroup<'_, WallTime>, kernels: Kernels, cont
         tails,
         heads: HEADS,
         scoring: Scoring::scaled(0.125),
+        sinks: None,
     };
     let mut scratch = Scratch::new(attention_scratch_bytes(HEAD_DIM));
     let mut out = vec![0.0; queries.len()];

@@ -27,10 +27,11 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
         }
         Op::Rope(r) => format!(" rope={}", r.0),
         Op::AppendKv { layer, rope: r } => format!(" layer={layer}{}", rope(r)),
-        Op::Attention { layer, heads, scoring: Scoring { scale, softcap, window }, rope: r } => {
+        Op::Attention { layer, heads, scoring: Scoring { scale, softcap, window }, rope: r, sinks } => {
             let softcap = softcap.map_or(String::new(), |cap| format!(" softcap={cap}"));
             let window = window.map_or(String::new(), |window| format!(" window={window}"));
-            format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}", rope(r))
+            let sinks = sinks.map_or(String::new(), |sinks| format!(" sinks={}", weight_name(sinks)));
+            format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}{sinks}", rope(r))
         }
         Op::ShortConv { layer, taps } => format!(" layer={layer} {}", weight_name(*taps)),
         Op::Route { routing, bias } => {
@@ -40,8 +41,9 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             let scale = if *scale == 1.0 { String::new() } else { format!(" scale={scale}") };
             format!(" {} used={used}{normalised}{scale}{bias}", gating.name())
         }
-        Op::RoutedLinear { experts, routed } => {
-            format!(" {} of {} {}", weight_name(experts[0]), experts.len(), routed.name())
+        Op::RoutedLinear { experts, biases, routed } => {
+            let bias = if biases.is_empty() { "" } else { " biased" };
+            format!(" {} of {} {}{bias}", weight_name(experts[0]), experts.len(), routed.name())
         }
         Op::Candidates { head: None, most, tokens } => format!(" most={most}{}", kept(tokens)),
         Op::Candidates { head: Some(Head { weights, norm: n }), most, tokens } => {

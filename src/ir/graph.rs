@@ -60,8 +60,8 @@ impl GroupId {
 pub struct WeightSpec {
     /// Tensor name in the model file.
     pub name: String,
-    /// The row of the tensor that it begins with: above 0 for a part of a tensor that holds several matrices.
-    pub first_row: usize,
+    /// Where in the tensor its elements are.
+    pub elements: Elements,
     /// Outputs of the matrix.
     pub rows: usize,
     /// Inputs of the matrix, or elements of the vector.
@@ -78,7 +78,37 @@ impl WeightSpec {
     /// A whole tensor, as it is stored.
     pub fn new(name: impl Into<String>, rows: usize, columns: usize, format: WeightFormat) -> Self {
         let residence = Residence::Resident;
-        Self { name: name.into(), first_row: 0, rows, columns, format, offset: 0.0, residence }
+        let elements = Elements::in_order(columns);
+        Self { name: name.into(), elements, rows, columns, format, offset: 0.0, residence }
+    }
+}
+
+/// Where the elements of a weight are among those of its tensor: that of row `r` and column `c` is number
+/// `first + r * row_step + c * column_step`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// The first: above 0 for a part of a tensor that holds several matrices.
+    pub first: usize,
+    /// From one row to the next. With `first` a whole number of blocks of the format, as long as columns are.
+    pub row_step: usize,
+    /// From one column to the next: above 1 only in tensors of single numbers.
+    pub column_step: usize,
+}
+
+impl Elements {
+    /// Row after row of `columns` elements, from the first element of the tensor on.
+    pub const fn in_order(columns: usize) -> Self {
+        Self { first: 0, row_step: columns, column_step: 1 }
+    }
+
+    /// What names of kept weights say of them, nothing of whole tensors.
+    pub(crate) fn named(&self, columns: usize) -> String {
+        let Self { first, row_step, column_step } = *self;
+        match (row_step == columns && column_step == 1, first) {
+            (true, 0) => String::new(),
+            (true, first) => format!(" from row {}", first / columns),
+            (false, first) => format!(" from element {first} by {row_step} and {column_step}"),
+        }
     }
 }
 

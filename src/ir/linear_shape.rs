@@ -32,7 +32,7 @@ impl LinearShape {
             | OpWeights::Rows(_)
             | OpWeights::Gain(_)
             | OpWeights::Vector(_)
-            | OpWeights::Experts(_) => return None,
+            | OpWeights::Experts { .. } => return None,
         };
         let x = step.operands[0].region().expect("a product has a left side");
         Some(Self { kernel: step.kernel, outputs, columns: x.columns, rows: x.rows })

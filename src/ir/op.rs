@@ -113,6 +113,8 @@ pub enum Op {
         scoring: Scoring,
         /// Rotation of `q` fused in front.
         rope: Option<RopeId>,
+        /// Vector `[H]`: of each head a score without a value, which takes its share of the weights.
+        sinks: Option<WeightId>,
     },
     /// `(x [W, 3 C], slots, tails) -> [W, C]`: with `x = (b, c, v)`, writes `b * v` to one slot per row, and gives `c`
     /// times the sum of what each row and those before it in its sequence wrote, each times its tap.
@@ -136,6 +138,8 @@ pub enum Op {
     RoutedLinear {
         /// Matrices `[N, K]`, one for each expert.
         experts: Vec<WeightId>,
+        /// Vectors `[N]`, one for each matrix; or none.
+        biases: Vec<WeightId>,
         /// Which side has a part for each expert of a row.
         routed: Routed,
     },
@@ -203,7 +207,12 @@ pub enum OpWeights<'a> {
         norm: Option<Norm>,
     },
     /// Products with some of these matrices, each packed by itself.
-    Experts(&'a [WeightId]),
+    Experts {
+        /// The matrices.
+        experts: &'a [WeightId],
+        /// Their biases, or none.
+        biases: &'a [WeightId],
+    },
 }
 
 /// Why a graph is not lawful.
@@ -264,7 +273,8 @@ impl Op {
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
             Op::ShortConv { taps, .. } => OpWeights::Vector(*taps),
             Op::Route { bias: Some(bias), .. } => OpWeights::Vector(*bias),
-            Op::RoutedLinear { experts, .. } => OpWeights::Experts(experts),
+            Op::Attention { sinks: Some(sinks), .. } => OpWeights::Vector(*sinks),
+            Op::RoutedLinear { experts, biases, .. } => OpWeights::Experts { experts, biases },
             Op::Linear { weights, biases, norm, .. } => OpWeights::Stack { weights, biases, norm: *norm },
             Op::Candidates { head: Some(Head { weights, norm }), .. } => {
                 OpWeights::Stack { weights, biases: &[], norm: *norm }
@@ -275,7 +285,7 @@ impl Op {
             | Op::Gate(_)
             | Op::Rope(_)
             | Op::AppendKv { .. }
-            | Op::Attention { .. }
+            | Op::Attention { sinks: None, .. }
             | Op::Route { bias: None, .. }
             | Op::Add
             | Op::Scale { .. }
@@ -302,8 +312,12 @@ impl Op {
         let count = |n: usize, what: &str| {
             if operands.len() == n { Ok(()) } else { Err(refuse(format!("{n} operands ({what})"))) }
         };
+        let is_vector = |id: WeightId, elements: usize| {
+            let spec = graph.weight(id);
+            (spec.rows, spec.columns) == (1, elements)
+        };
         let norm_fits = |norm: &Option<Norm>, columns: usize| match norm {
-            Some(n) if graph.weight(n.weight).columns != columns || graph.weight(n.weight).rows != 1 => {
+            Some(n) if !is_vector(n.weight, columns) => {
                 Err(refuse(format!("a norm gain of {columns} elements")))
             }
             _ => Ok(()),
@@ -356,10 +370,8 @@ impl Op {
                     }
                 }
                 norm_fits(norm, columns)?;
-                let fits = |(bias, weight): (&WeightId, &WeightId)| {
-                    let (bias, weight) = (graph.weight(*bias), graph.weight(*weight));
-                    (bias.rows, bias.columns) == (1, weight.rows)
-                };
+                let fits =
+                    |(bias, weight): (&WeightId, &WeightId)| is_vector(*bias, graph.weight(*weight).rows);
                 let paired = biases.len() == weights.len() && !residual;
                 let fit = biases.is_empty() || (paired && biases.iter().zip(weights).all(fits));
                 if !fit {
@@ -415,7 +427,7 @@ impl Op {
                 }
                 Ok(ValueType { rows: Rows::Fixed(0), columns: 0, dtype: Dtype::Effect })
             }
-            Op::Attention { layer, heads, rope, scoring } => {
+            Op::Attention { layer, heads, rope, scoring, sinks } => {
                 count(4, "q, appended, tails, positions")?;
                 let kv = graph.kv();
                 let fits =
@@ -432,6 +444,9 @@ impl Op {
                 }
                 if *heads == 0 || !heads.is_multiple_of(kv.kv_heads) {
                     return Err(refuse(format!("query heads in multiples of {}", kv.kv_heads)));
+                }
+                if !sinks.is_none_or(|sinks| is_vector(sinks, *heads)) {
+                    return Err(refuse(format!("a sink for each of {heads} heads")));
                 }
                 if rope.is_some_and(|r| graph.rope(r).head_dim != kv.head_dim) {
                     return Err(refuse(format!("a rotation of heads of width {}", kv.head_dim)));
@@ -472,16 +487,12 @@ impl Op {
                 if !divisor || !routing.scale.is_finite() {
                     return Err(refuse("a finite factor, and a divisor above 0".into()));
                 }
-                let of_experts = |bias: &WeightId| {
-                    let bias = graph.weight(*bias);
-                    (bias.rows, bias.columns) == (1, experts)
-                };
-                if !bias.as_ref().is_none_or(of_experts) {
+                if !bias.is_none_or(|bias| is_vector(bias, experts)) {
                     return Err(refuse(format!("a bias for each of {experts} experts")));
                 }
                 Ok(ValueType::activation(operands[0].rows, routing.columns()))
             }
-            Op::RoutedLinear { experts, routed } => {
+            Op::RoutedLinear { experts, biases, routed } => {
                 count(2, "x, routes")?;
                 let shape = |id: &WeightId| [graph.weight(*id).rows, graph.weight(*id).columns];
                 let [x, routes] = [operands[0], operands[1]];
@@ -496,6 +507,11 @@ impl Op {
                 }
                 if experts.iter().any(|id| shape(id) != matrix) {
                     return Err(refuse(format!("matrices of {matrix:?} alone")));
+                }
+                let fits = |bias: &WeightId| is_vector(*bias, matrix[0]);
+                let is_paired = biases.len() == experts.len() && biases.iter().all(fits);
+                if !is_paired && !biases.is_empty() {
+                    return Err(refuse(format!("no biases, or one of {} for each expert", matrix[0])));
                 }
                 Ok(ValueType::activation(x.rows, results))
             }

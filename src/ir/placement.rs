@@ -168,7 +168,8 @@ fn units(program: &Program, sizes: PackedSizes) -> Units {
                 (vec![weights.to_vec()], packed(weights))
             }
             // Which of them a forward reads is known too late for reading ahead: they stay in memory.
-            OpWeights::Experts(experts) => {
+            OpWeights::Experts { experts, biases } => {
+                vectors.extend((!biases.is_empty()).then(|| biases.to_vec()));
                 for expert in experts {
                     fixed += if embedded.insert(*expert) { packed(&[*expert]) } else { 0 };
                 }
@@ -209,7 +210,7 @@ impl Graph {
                 | OpWeights::Rows(_)
                 | OpWeights::Gain(_)
                 | OpWeights::Vector(_)
-                | OpWeights::Experts(_) => false,
+                | OpWeights::Experts { .. } => false,
             };
             node.group.filter(|_| streams).map(|GroupId(group)| group)
         };

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use ygg_kernels::Matrix;
 
 use super::{
-    Graph, GraphError, Op, OpWeights, Residence, TextGraph, ValueId, WeightFormat, WeightId, WeightSpec,
+    Elements, Graph, GraphError, Op, OpWeights, Residence, TextGraph, ValueId, WeightFormat, WeightId,
+    WeightSpec,
 };
 
 /// The format of matrices of a substitute of so many bits an element; `None` if there is none.
@@ -46,7 +47,7 @@ impl Graph {
             OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => Vec::new(),
             OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
             OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
-            OpWeights::Experts(experts) => experts.to_vec(),
+            OpWeights::Experts { experts, biases: _ } => experts.to_vec(),
         };
         let of_text = match self.text_rows.as_ref().map(|rows| &rows.graph) {
             None | Some(TextGraph::Same) => Vec::new(),
@@ -111,7 +112,8 @@ impl Graph {
             let spec = self.weight(of).clone();
             let name = format!("{} in {format}", spec.name);
             let residence = Residence::Resident;
-            let by = self.add_weight(WeightSpec { name, format, first_row: 0, residence, ..spec });
+            let elements = Elements::in_order(spec.columns);
+            let by = self.add_weight(WeightSpec { name, format, elements, residence, ..spec });
             Substituted { of, by }
         };
         narrower.into_iter().map(add).collect()

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{Model, ModelError, TensorTable, lend};
+use super::{Model, ModelError, TensorInfo, TensorTable, pieces};
 use crate::storage::{FileStamp, MappedFile};
 
 /// The files of a model for hashing, apart from the model: a thread may hold them while the model is used. Nothing is
@@ -40,7 +40,13 @@ impl Contents {
     /// # Errors
     /// [`ModelError::Storage`] if a file was written into meanwhile.
     pub fn digests(&self) -> Result<BTreeMap<String, String>, ModelError> {
-        let digest = |info| blake3::hash(lend(&self.files, info)).to_hex().to_string();
+        let digest = |info: &TensorInfo| {
+            let mut hasher = blake3::Hasher::new();
+            for bytes in pieces(&self.files, info) {
+                hasher.update(bytes);
+            }
+            hasher.finalize().to_hex().to_string()
+        };
         let digests = self.tensors.iter().map(|(name, info)| (name.clone(), digest(info))).collect();
         self.files.iter().try_for_each(MappedFile::check_unchanged)?;
         Ok(digests)

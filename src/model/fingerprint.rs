@@ -47,20 +47,21 @@ impl Identity {
         self.0.update(bytes);
     }
 
-    /// The digest, with the tensor table and samples of the bytes that `lend` gives for each tensor.
-    pub(super) fn finish<'a>(
+    /// The digest, with the tensor table and samples of the bytes that `pieces` gives for each tensor.
+    pub(super) fn finish<'a, Bytes: Iterator<Item = &'a [u8]>>(
         &self,
         tensors: &TensorTable,
-        lend: impl Fn(&TensorInfo) -> &'a [u8],
+        pieces: impl Fn(&TensorInfo) -> Bytes,
     ) -> ModelFingerprint {
         let mut identity = self.clone();
         for (name, info) in tensors {
             identity.segment(name.as_bytes());
             identity.segment(format!("{} {:?} {}", info.format, info.shape, info.bytes.len()).as_bytes());
-            let bytes = lend(info);
-            if bytes.len() <= 3 * SAMPLE_BYTES {
-                identity.segment(bytes);
-            } else {
+            for bytes in pieces(info) {
+                if bytes.len() <= 3 * SAMPLE_BYTES {
+                    identity.segment(bytes);
+                    continue;
+                }
                 for start in [0, (bytes.len() - SAMPLE_BYTES) / 2, bytes.len() - SAMPLE_BYTES] {
                     identity.segment(&bytes[start..start + SAMPLE_BYTES]);
                 }

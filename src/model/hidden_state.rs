@@ -4,12 +4,8 @@
 use std::{borrow::Cow, path::Path, sync::Arc};
 
 use super::{
-    BlockHead, Eagle3, Identity, MarkovTables, ModelConfig, ModelError, ModelFingerprint, TensorInfo,
-    TensorTable,
-    family::{Cut, HiddenStateGraph},
-    gguf, lend,
-    open::place_of,
-    safetensors,
+    BlockHead, Eagle3, Identity, LentWeight, MarkovTables, ModelConfig, ModelError, ModelFingerprint,
+    TensorTable, family::HiddenStateGraph, gguf, lend, pieces, safetensors,
 };
 use crate::{
     ir::{Graph, WeightId, WeightSource, WeightSpec},
@@ -127,7 +123,7 @@ impl HiddenStateModel {
 
     /// What binds a plan to this drafter.
     pub fn fingerprint(&self) -> ModelFingerprint {
-        self.parts.identity.finish(&self.parts.tensors, |info| lend(&self.files, info))
+        self.parts.identity.finish(&self.parts.tensors, |info| pieces(&self.files, info))
     }
 
     /// Its graph over the model that `verifier` is the graph of, with whose weights it begins, and the source of all of
@@ -140,32 +136,23 @@ impl HiddenStateModel {
         verifier: &Graph,
         weights: Arc<dyn WeightSource>,
     ) -> Result<(Graph, Arc<dyn WeightSource>), ModelError> {
-        let HiddenStateGraph { graph, cuts, first } = self.parts.graph(verifier)?;
+        let HiddenStateGraph { graph, mut orders, first } = self.parts.graph(verifier)?;
         let tensors = &self.parts.tensors;
         let first = first.0 as usize;
         let place = |(number, spec): (usize, &WeightSpec)| {
             let id = WeightId(u32::try_from(number).expect("few weights"));
-            match cuts.get(&id) {
-                Some(cut) => Place::Cut(tensors[&cut.name].clone(), cut.clone()),
-                None => Place::Whole(place_of(spec, tensors)),
-            }
+            LentWeight::of(spec, tensors, orders.remove(&id))
         };
         let places = graph.weights().iter().enumerate().skip(first).map(place).collect();
         Ok((graph, Arc::new(BothWeights { verifier: weights, first, places, files: self.files.clone() })))
     }
 }
 
-/// Where a weight of the drafter's own lies.
-enum Place {
-    Whole(TensorInfo),
-    Cut(TensorInfo, Cut),
-}
-
 /// The verifier's weights, and the drafter's own after them.
 struct BothWeights {
     verifier: Arc<dyn WeightSource>,
     first: usize,
-    places: Vec<Place>,
+    places: Vec<LentWeight>,
     files: Vec<MappedFile>,
 }
 
@@ -174,21 +161,6 @@ impl WeightSource for BothWeights {
         let Some(own) = (weight.0 as usize).checked_sub(self.first) else {
             return self.verifier.bytes(weight);
         };
-        match &self.places[own] {
-            Place::Whole(info) => Cow::Borrowed(lend(&self.files, info)),
-            Place::Cut(info, cut) => Cow::Owned(cut_out(info, cut, lend(&self.files, info))),
-        }
-    }
-}
-
-/// The bytes of a part of a tensor, row by row.
-fn cut_out(info: &TensorInfo, cut: &Cut, whole: &[u8]) -> Vec<u8> {
-    let bytes_of = |columns: usize| info.format.row_bytes(columns).expect("whole blocks were checked");
-    let row_bytes = whole.len() / info.shape[0];
-    let within = bytes_of(cut.columns.start)..bytes_of(cut.columns.end);
-    let part = |row: usize| &whole[row * row_bytes..][within.clone()];
-    match &cut.rows {
-        None => (0..info.shape[0]).flat_map(part).copied().collect(),
-        Some(rows) => rows.iter().flat_map(|row| part(*row as usize)).copied().collect(),
+        self.places[own].bytes(&self.files)
     }
 }

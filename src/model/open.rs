@@ -8,12 +8,12 @@ use std::{
 };
 
 use super::{
-    Identity, ModelConfig, ModelError, ModelFingerprint, TensorInfo, TensorTable, VocabularySource, gguf,
+    Identity, LentWeight, ModelConfig, ModelError, ModelFingerprint, TensorTable, VocabularySource, gguf,
     load_progress::{Watch, counting},
-    safetensors,
+    pieces, safetensors,
 };
 use crate::{
-    ir::{Graph, WeightId, WeightSource, WeightSpec},
+    ir::{Graph, WeightId, WeightSource},
     packed::{KeptModel, KeptPlace, KeptWeights, PackedNote},
     storage::{FileStamp, MappedFile, StorageError},
 };
@@ -80,17 +80,13 @@ pub struct Model {
 
 struct MappedWeights {
     files: Vec<MappedFile>,
-    places: Vec<TensorInfo>,
+    places: Vec<LentWeight>,
 }
 
 impl WeightSource for MappedWeights {
     fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
-        Cow::Borrowed(lend(&self.files, &self.places[weight.0 as usize]))
+        self.places[weight.0 as usize].bytes(&self.files)
     }
-}
-
-pub(super) fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
-    &files[info.file].bytes()[info.bytes.clone()]
 }
 
 impl Model {
@@ -123,7 +119,7 @@ impl Model {
     fn assemble(path: &Path, container: Container, parts: Parts, files: Vec<MappedFile>) -> Self {
         let Parts { config, graph, vocabulary, chat_template, stop_tokens, identity, read_tensors, tensors } =
             parts;
-        let places = graph.weights().iter().map(|weight| place_of(weight, &tensors)).collect();
+        let places = graph.weights().iter().map(|weight| LentWeight::of(weight, &tensors, None)).collect();
         let unused_tensors = unused(&graph, &tensors, &read_tensors);
         Self {
             path: path.to_owned(),
@@ -190,16 +186,8 @@ impl Model {
 
     /// What binds a plan to this model. Reads at most 3 KiB of each tensor.
     pub fn fingerprint(&self) -> ModelFingerprint {
-        self.identity.finish(&self.tensors, |info| lend(&self.files, info))
+        self.identity.finish(&self.tensors, |info| pieces(&self.files, info))
     }
-}
-
-/// Where a weight lies: all of its tensor, or some of its rows.
-pub(super) fn place_of(weight: &WeightSpec, tensors: &TensorTable) -> TensorInfo {
-    let info = tensors[&weight.name].clone();
-    let row = weight.format.row_bytes(weight.columns).expect("the tensor's size is checked");
-    let start = info.bytes.start + weight.first_row * row;
-    TensorInfo { bytes: start..start + weight.rows * row, ..info }
 }
 
 fn unused(graph: &Graph, tensors: &TensorTable, read: &[&str]) -> Vec<String> {

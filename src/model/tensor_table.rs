@@ -6,7 +6,7 @@ use ygg_kernels::WeightFormat;
 
 use super::ModelError;
 
-/// One tensor of a model file. Its bytes have exactly the size its shape and format take.
+/// One tensor of a model file. Its bytes, with those of its scales, have exactly the size its shape and format take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Dimensions, outermost first: a matrix is `[rows, columns]`.
@@ -17,6 +17,8 @@ pub struct TensorInfo {
     pub file: usize,
     /// Place in that file.
     pub bytes: Range<usize>,
+    /// File and place of the scales of its blocks, if they do not lie in front of the blocks' codes.
+    pub scales: Option<(usize, Range<usize>)>,
 }
 
 /// All tensors by name.

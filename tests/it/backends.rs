@@ -230,7 +230,8 @@ fn unfusable(format: WeightFormat) -> (Graph, Weights) {
     let append = add(Op::AppendKv { layer: 0, rope: None }, &[k, v, slots, positions], Some(0));
     let half = add(Op::Scale { factor: 0.5 }, &[q], Some(0));
     let q = add(Op::Add, &[q, half], Some(0));
-    let attend = Op::Attention { layer: 0, heads: HEADS, scoring: Scoring::scaled(0.25), rope: None };
+    let attend =
+        Op::Attention { layer: 0, heads: HEADS, scoring: Scoring::scaled(0.25), rope: None, sinks: None };
     let heads = add(attend, &[q, append, tails, positions], Some(0));
     let out = add(linear(attention_output), &[heads], Some(0));
     let out = add(Op::Add, &[out, n], Some(0));

@@ -25,14 +25,28 @@ use crate::{
 const DENSE: [&str; 11] =
     ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
 /// Those with experts, which a GPU refuses.
-const WITH_EXPERTS: [&str; 5] = ["mixtral", "qwen3moe", "olmoe", "granitemoe", "lfm2moe"];
+const WITH_EXPERTS: [&str; 10] = [
+    "mixtral",
+    "qwen3moe",
+    "olmoe",
+    "granitemoe",
+    "lfm2moe",
+    "qwen2moe",
+    "granitemoeshared",
+    "ernie4_5_moe",
+    "gpt_oss",
+    "gpt_oss_numbers",
+];
+/// Those whose experts are in MXFP4, and in which container.
+const IN_MXFP4: [(&str, Container); 2] =
+    [("gpt_oss", Container::Folder), ("gpt_oss_numbers", Container::Gguf)];
 /// Distance of the two highest logits from which on the most probable token must be the reference's.
 const CLEAR: f32 = 0.05;
 /// The same where linears round activations to 8 bits of mantissa: logits are off by more.
 const CLEAR_OF_BF16: f32 = 0.1;
 /// Relative difference of the mean negative log-likelihood.
 const NLL: f64 = 0.005;
-/// The same of weights in eight bits, which move single tokens.
+/// The same of weights or activations in eight bits, which move single tokens.
 const NLL_OF_EIGHT_BITS: f64 = 0.01;
 
 #[derive(Debug, Deserialize)]
@@ -130,7 +144,7 @@ fn compare(model: &TinyModel, class: Class, kv_format: KvFormat) -> Vec<String> 
     let set = model.build(class, kv_format, vec![1, 16]);
     let mut wrong = Vec::new();
     let (clear, limit) = match (class.tier, model.format) {
-        (_, WeightFormat::Q8_0) => (f32::INFINITY, NLL_OF_EIGHT_BITS),
+        (_, WeightFormat::Q8_0 | WeightFormat::MXFP4) => (f32::INFINITY, NLL_OF_EIGHT_BITS),
         (Tier::Cuda | Tier::Avx512Bf16 | Tier::Amx, WeightFormat::BF16) => (CLEAR_OF_BF16, NLL),
         _ => (CLEAR, NLL),
     };
@@ -180,6 +194,11 @@ fn every_family_keeps_its_likelihood_in_eight_bits() {
         let mut model = open(family, Container::Folder);
         (model.graph, model.weights) = in_eight_bits(&model.graph, Arc::clone(&model.weights), 0, 1);
         let model = TinyModel::of(format!("{family} in eight bits"), model, WeightFormat::Q8_0);
+        wrong.extend(model.classes().into_iter().flat_map(|class| compare(&model, class, KvFormat::F16)));
+    }
+    for (family, container) in IN_MXFP4 {
+        let name = format!("{family} in mxfp4");
+        let model = TinyModel::of(name, open(family, container), WeightFormat::MXFP4);
         wrong.extend(model.classes().into_iter().flat_map(|class| compare(&model, class, KvFormat::F16)));
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
@@ -236,6 +255,25 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         ("lfm2", set("block_ffn_dim_multiplier", json!(-1.0)), &["`block_ffn_dim_multiplier`", "above 0"]),
         ("lfm2", set("rope_parameters", Value::Null), &["`rope_theta`"]),
         ("lfm2", set("theta", json!(5000.0)), &["`theta`", "5000", "as `rope_theta`"]),
+        (
+            "qwen2moe",
+            set("shared_expert_intermediate_size", json!(0)),
+            &["`shared_expert_intermediate_size`"],
+        ),
+        ("qwen2moe", set("qkv_bias", json!(false)), &["`qkv_bias`", "`false`"]),
+        ("ernie4_5_moe", set("use_bias", json!(true)), &["`use_bias`", "`true`"]),
+        ("granitemoeshared", set("shared_intermediate_size", json!(24)), &["[48, 48]", "[80, 48]"]),
+        ("gpt_oss", set("swiglu_limit", json!(5.0)), &["`swiglu_limit`", "`5`", "`7`"]),
+        ("gpt_oss", set("swiglu_alpha", json!(1.0)), &["`swiglu_alpha`", "`1`", "`1.702`"]),
+        ("gpt_oss", set("attention_bias", json!(false)), &["`attention_bias`", "`false`"]),
+        ("gpt_oss", set("rope_theta", Value::Null), &["`rope_theta`", "base of the rotation"]),
+        ("gpt_oss", set("rope_scaling", Value::Null), &["`rope_scaling.rope_type`", "scaling rule"]),
+        ("gpt_oss", set("quantization_config", json!({"quant_method": "fp8"})), &["`fp8`", "`mxfp4`"]),
+        (
+            "gpt_oss",
+            set("intermediate_size", json!(64)),
+            &["experts.gate_up_proj`", "[5, 128, 64]", "[5, 64, 64]"],
+        ),
     ];
     for (family, edit, parts) in cases {
         let error = open_folder(family, edit).expect_err(family).to_string();

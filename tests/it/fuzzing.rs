@@ -118,6 +118,56 @@ fn requests() {
     smoke("requests", targets::requests::check, 2_000, 200);
 }
 
+/// A folder whose experts are in MXFP4, all weights 0: the bytes of its two files.
+fn folder_in_mxfp4() -> [Vec<u8>; 2] {
+    let config = serde_json::json!({
+        "model_type": "gpt_oss", "num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 2, "vocab_size": 3,
+        "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1000, "sliding_window": 8,
+        "rope_scaling": { "rope_type": "yarn", "factor": 4.0, "truncate": false },
+        "num_local_experts": 2, "num_experts_per_tok": 1, "quantization_config": { "quant_method": "mxfp4" },
+    });
+    let in_layer: &[(&str, &str, &[usize])] = &[
+        ("input_layernorm.weight", "BF16", &[32]),
+        ("post_attention_layernorm.weight", "BF16", &[32]),
+        ("self_attn.q_proj.weight", "BF16", &[2, 32]),
+        ("self_attn.k_proj.weight", "BF16", &[2, 32]),
+        ("self_attn.v_proj.weight", "BF16", &[2, 32]),
+        ("self_attn.o_proj.weight", "BF16", &[32, 2]),
+        ("self_attn.q_proj.bias", "BF16", &[2]),
+        ("self_attn.k_proj.bias", "BF16", &[2]),
+        ("self_attn.v_proj.bias", "BF16", &[2]),
+        ("self_attn.o_proj.bias", "BF16", &[32]),
+        ("self_attn.sinks", "BF16", &[1]),
+        ("mlp.router.weight", "BF16", &[2, 32]),
+        ("mlp.router.bias", "BF16", &[2]),
+        ("mlp.experts.gate_up_proj_blocks", "U8", &[2, 64, 1, 16]),
+        ("mlp.experts.gate_up_proj_scales", "U8", &[2, 64, 1]),
+        ("mlp.experts.gate_up_proj_bias", "BF16", &[2, 64]),
+        ("mlp.experts.down_proj_blocks", "U8", &[2, 32, 1, 16]),
+        ("mlp.experts.down_proj_scales", "U8", &[2, 32, 1]),
+        ("mlp.experts.down_proj_bias", "BF16", &[2, 32]),
+    ];
+    let in_layer =
+        in_layer.iter().map(|(name, dtype, shape)| (format!("model.layers.0.{name}"), *dtype, *shape));
+    let outer: &[(&str, &[usize])] = &[
+        ("model.embed_tokens.weight", &[3, 32]),
+        ("model.norm.weight", &[32]),
+        ("lm_head.weight", &[3, 32]),
+    ];
+    let outer = outer.iter().map(|(name, shape)| ((*name).to_owned(), "BF16", *shape));
+    let (mut header, mut end) = (serde_json::Map::new(), 0);
+    for (name, dtype, shape) in in_layer.chain(outer) {
+        let start = end;
+        end += shape.iter().product::<usize>() * if dtype == "U8" { 1 } else { 2 };
+        let tensor = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
+        header.insert(name, tensor);
+    }
+    let header = serde_json::Value::from(header).to_string();
+    let weights = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &vec![0; end]].concat();
+    [config.to_string().into_bytes(), weights]
+}
+
 /// Models and drafters in files as small as can be, of each container and layout.
 fn container_seeds(place: &Path, write: &dyn Fn(&str, &[u8])) {
     let path = place.join("seed");
@@ -142,6 +192,7 @@ fn container_seeds(place: &Path, write: &dyn Fn(&str, &[u8])) {
         write(name, &[&config[..], &[0], &weights[..]].concat());
     };
     folder_seed("valid_folder", &model);
+    write("valid_mxfp4", &folder_in_mxfp4().join(&0));
     HiddenStateSpec::for_verifier(&spec).write_folder(&model).expect("written");
     folder_seed("valid_hidden_state", &model);
     let reduced = Eagle3Spec { draft_tokens: Some(vec![5, 3]), ..Eagle3Spec::for_verifier(&spec) };

@@ -1,6 +1,6 @@
 //! The gate of an MLP, and the bound of logits. Equal in every tier.
 
-use super::lanes::{LANES, Lanes, Work, nonlinear, softcap};
+use super::lanes::{LANES, Lanes, Work, gated, softcap};
 use crate::Nonlinearity;
 
 /// `out = function(gate) * up`, of one row.
@@ -18,8 +18,8 @@ impl Work for Gate<'_> {
     fn run<S: Lanes>(self, s: S) {
         let Self { function, gate, up, out } = self;
         for at in (0..out.len()).step_by(LANES) {
-            let gated = s.mul(nonlinear(s, function, s.load_part(gate, at)), s.load_part(up, at));
-            s.store_part(out, at, gated);
+            let product = gated(s, function, s.load_part(gate, at), s.load_part(up, at));
+            s.store_part(out, at, product);
         }
     }
 }

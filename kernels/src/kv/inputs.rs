@@ -76,6 +76,9 @@ pub struct Attention<'a> {
     pub heads: usize,
     /// What scores are made of, and which positions have one.
     pub scoring: Scoring,
+    /// Of each query head a score without a value, which takes its share of the weights (arXiv 2309.17453, section
+    /// 3.3): `[H]`.
+    pub sinks: Option<&'a [f32]>,
 }
 
 /// How products of queries and keys become scores, and which positions have one.
@@ -116,6 +119,11 @@ impl Attention<'_> {
         let (row, i) = (unit / group, unit % group);
         let (kv_head, w) = (row / self.queries.width(), row % self.queries.width());
         (w, kv_head * group + i, kv_head)
+    }
+
+    /// The sink of a query head.
+    pub(crate) fn sink(&self, head: usize) -> Option<f32> {
+        self.sinks.map(|sinks| sinks[head])
     }
 
     /// Units of one KV head.
@@ -191,6 +199,7 @@ impl Attention<'_> {
             "queries of {columns} columns"
         );
         assert_eq!(out.width(), width, "rows of queries and output");
+        assert!(self.sinks.is_none_or(|sinks| sinks.len() == self.heads), "sinks of {} heads", self.heads);
         self.tails.check(width, self.kv.slots);
     }
 }

@@ -3,7 +3,8 @@
 use super::{capped, rope::turn_head};
 use crate::{Attention, RowsMut};
 
-/// `out` (`[W, H * D]`): softmax of the scores times the values; zeros for a row that sees nothing.
+/// `out` (`[W, H * D]`): softmax of the scores, and of the head's sink if there are some, times the values; zeros for a
+/// row that sees nothing.
 pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
     args.check(&out);
     let (kv, head_dim) = (args.kv, args.kv.head_dim());
@@ -26,8 +27,9 @@ pub fn attention(args: &Attention<'_>, mut out: RowsMut<'_>) {
             let score = dot * f64::from(args.scoring.scale);
             args.scoring.softcap.map_or(score, |cap| capped(f64::from(cap), score))
         }));
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+        let sink = args.sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
+        let max = scores.iter().copied().fold(sink, f64::max);
+        let sum = scores.iter().chain([&sink]).map(|score| (score - max).exp()).sum::<f64>();
         for (i, out) in out.span(w, span).iter_mut().enumerate() {
             let weighted = scores.iter().zip(slots());
             let total: f64 = weighted.map(|(s, slot)| (s - max).exp() * f64::from(elements(slot, i).1)).sum();

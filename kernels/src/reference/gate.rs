@@ -2,20 +2,27 @@
 
 use crate::{Nonlinearity, Rows, RowsMut};
 
-/// The function under a gate.
-pub fn nonlinear(function: Nonlinearity, x: f64) -> f64 {
-    let argument = match function {
-        Nonlinearity::Silu => x,
-        Nonlinearity::GeluTanh => Nonlinearity::SLOPE * (x + Nonlinearity::CUBIC * x * x * x),
+/// `function(gate) * up`, as the function's definition says.
+pub fn gated(function: Nonlinearity, gate: f64, up: f64) -> f64 {
+    let bound = Nonlinearity::CLAMPED_BOUND;
+    let (x, argument, factor) = match function {
+        Nonlinearity::Silu => (gate, gate, up),
+        Nonlinearity::GeluTanh => {
+            (gate, Nonlinearity::SLOPE * (gate + Nonlinearity::CUBIC * gate * gate * gate), up)
+        }
+        Nonlinearity::ClampedSilu => {
+            let x = gate.min(bound);
+            (x, Nonlinearity::CLAMPED_SLOPE * x, up.clamp(-bound, bound) + 1.0)
+        }
     };
-    x / (1.0 + (-argument).exp())
+    x / (1.0 + (-argument).exp()) * factor
 }
 
 /// `out = function(gate) * up`, all `[W, columns]`.
 pub fn gate(function: Nonlinearity, gate: Rows<'_>, up: Rows<'_>, mut out: RowsMut<'_>) {
     for w in 0..gate.width() {
         for ((out, &gate), &up) in out.row(w).iter_mut().zip(gate.row(w)).zip(up.row(w)) {
-            *out = (nonlinear(function, f64::from(gate)) * f64::from(up)) as f32;
+            *out = gated(function, f64::from(gate), f64::from(up)) as f32;
         }
     }
 }

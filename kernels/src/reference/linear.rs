@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use super::nonlinear;
+use super::gated;
 use crate::{Matrix, Nonlinearity, Rows, RowsMut};
 
 /// `out = x weights^T`: `[W, K]` by `[N, K]` gives `[W, N]`.
@@ -29,8 +29,8 @@ pub fn linear_gated(
         dequantise(gate, n, &mut of_gate);
         dequantise(up, n, &mut of_up);
         for w in 0..x.width() {
-            let [gated, factor] = [dot(x.row(w), &of_gate, gate), dot(x.row(w), &of_up, up)];
-            out.row(w)[n] = (nonlinear(function, gated) * factor) as f32;
+            let [gate, up] = [dot(x.row(w), &of_gate, gate), dot(x.row(w), &of_up, up)];
+            out.row(w)[n] = gated(function, gate, up) as f32;
         }
     }
 }

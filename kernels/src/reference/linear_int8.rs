@@ -10,7 +10,7 @@
 //!
 //! Sums of integers have no order, so every tier has the bits of this one.
 
-use super::nonlinear;
+use super::gated;
 #[cfg(doc)]
 use crate::Activations;
 use crate::{
@@ -86,7 +86,7 @@ pub fn linear_gated_int8(
         let blocks = coded(x.row(w), gate);
         for (n, out) in out.row(w).iter_mut().enumerate() {
             let [gate, up] = [gate, up].map(|weights| f64::from(dot(&blocks, weights, n)));
-            *out = (nonlinear(function, gate) * up) as f32;
+            *out = gated(function, gate, up) as f32;
         }
     }
 }

@@ -23,7 +23,7 @@ pub use append_kv::append_kv;
 pub use attention::attention;
 pub use candidates::candidates;
 pub use embed::embed;
-pub use gate::{capped, gate, nonlinear, softcap};
+pub use gate::{capped, gate, gated, softcap};
 pub use linear::{linear, linear_gated};
 pub use linear_int8::{CodedBlock, linear_gated_int8, linear_int8};
 pub use race::race;

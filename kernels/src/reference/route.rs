@@ -1,5 +1,6 @@
 //! Routes of rows, and products with the matrices of the experts that they lead to.
 
+use super::add_bias;
 use crate::{Gating, Matrix, Routed, Routes, Routing, Rows, RowsMut};
 
 /// Chooses experts and their weights: `out` (`[W, 2 k]`) by `scores` (`[W, E]`).
@@ -35,12 +36,13 @@ pub fn route(scores: Rows<'_>, bias: Option<&[f32]>, routing: &Routing, mut out:
     }
 }
 
-/// Products of rows with the matrices of their experts, each product by `linear`.
+/// Products of rows with the matrices of their experts, each product by `linear`, plus their biases: of each expert a
+/// vector, one after the other.
 pub fn routed_linear<'m>(
     linear: fn(Rows<'_>, &Matrix<'_>, RowsMut<'_>),
     x: Rows<'_>,
     routes: Routes<'_>,
-    experts: &[Matrix<'m>],
+    (experts, biases): (&[Matrix<'m>], Option<&[f32]>),
     routed: Routed,
     mut out: RowsMut<'_>,
 ) {
@@ -55,6 +57,9 @@ pub fn routed_linear<'m>(
         for (place, expert) in routes.experts(w).enumerate() {
             let part = Rows::new(routed.input(x, w, place, columns), columns);
             linear(part, &experts[expert], RowsMut::new(&mut product, outputs));
+            if let Some(biases) = biases {
+                add_bias(&biases[expert * outputs..][..outputs], RowsMut::new(&mut product, outputs));
+            }
             match routed {
                 Routed::Spread => {
                     out.span(w, place * outputs..(place + 1) * outputs).copy_from_slice(&product);

@@ -83,7 +83,7 @@ proptest! {
     #[test]
     fn products_are_those_of_each_row_by_itself(
         f in 0..WeightFormat::ALL.len(), (outputs, blocks) in (1usize..50, 1usize..3),
-        (experts, width) in (1usize..12, 1usize..9), joined: bool, seed: u64,
+        (experts, width) in (1usize..12, 1usize..9), (joined, biased) in any::<(bool, bool)>(), seed: u64,
     ) {
         let format = WeightFormat::ALL[f];
         let columns = if format.block_len() == 1 { blocks * 32 - 9 } else { blocks * format.block_len() };
@@ -101,6 +101,8 @@ proptest! {
         let [inputs, results] = kind.columns([outputs, columns], used);
         let x = noise.values(width * inputs);
         let x = Rows::new(&x, inputs);
+        let biases = biased.then(|| noise.values(experts * outputs));
+        let biases = biases.as_deref();
         for kernels in linears() {
             let mut expected = vec![0.0; width * results];
             for w in 0..width {
@@ -111,6 +113,10 @@ proptest! {
                     let mut product = vec![0.0; outputs];
                     let (all, out) = (0..packed[expert].tiles(), RowsMut::new(&mut product, outputs));
                     kernels.linear(&packed[expert], &prepared, all, Epilogue::Store, out);
+                    if let Some(biases) = biases {
+                        let out = RowsMut::new(&mut product, outputs);
+                        kernels.add_bias(&biases[expert * outputs..][..outputs], 0..outputs, out);
+                    }
                     let row = &mut expected[w * results..][..results];
                     if joined {
                         let weight = routes.weight(w, place);
@@ -122,7 +128,7 @@ proptest! {
             }
             let mut found = vec![f32::NAN; width * results];
             let mut scratch = Scratch::new(kernels.routed_scratch_bytes(format, width, [outputs, columns]));
-            let (tiles, product) = (packed[0].tiles(), RoutedLinear { x, routes, routed: kind });
+            let (tiles, product) = (packed[0].tiles(), RoutedLinear { x, routes, routed: kind, biases });
             let split = noise.below(tiles + 1);
             for tiles in [split..tiles, 0..split] {
                 let out = RowsMut::new(&mut found, results);
@@ -133,11 +139,11 @@ proptest! {
         if format == WeightFormat::F32 {
             let mut judged = vec![0.0; width * results];
             let out = RowsMut::new(&mut judged, results);
-            reference::routed_linear(reference::linear, x, routes, &matrices, kind, out);
+            reference::routed_linear(reference::linear, x, routes, (&matrices, biases), kind, out);
             let mut found = vec![0.0; width * results];
             let kernels = Kernels::best();
             let mut scratch = Scratch::new(kernels.routed_scratch_bytes(format, width, [outputs, columns]));
-            let (tiles, product) = (0..packed[0].tiles(), RoutedLinear { x, routes, routed: kind });
+            let (tiles, product) = (0..packed[0].tiles(), RoutedLinear { x, routes, routed: kind, biases });
             let out = RowsMut::new(&mut found, results);
             kernels.routed_linear(product, experts, |number| &packed[number], tiles, scratch.bytes(), out);
             for (found, judged) in found.iter().zip(&judged) {

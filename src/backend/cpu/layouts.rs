@@ -41,13 +41,20 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
             }
             OpWeights::Gain(norm) => Some(norm),
             OpWeights::Vector(weight) => {
-                let used = if matches!(step.op, Op::Route { .. }) { "bias of a router" } else { "taps" };
+                let used = match step.op {
+                    Op::Route { .. } => "bias of a router",
+                    Op::Attention { .. } => "sinks of heads",
+                    _ => "taps",
+                };
                 add(weight, "f32 values".to_owned(), used.to_owned());
                 None
             }
-            OpWeights::Experts(experts) => {
+            OpWeights::Experts { experts, biases } => {
                 for expert in experts {
                     add(*expert, packed(*expert), "product of an expert".to_owned());
+                }
+                for bias in biases {
+                    add(*bias, "f32 values".to_owned(), "bias".to_owned());
                 }
                 None
             }

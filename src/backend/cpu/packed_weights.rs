@@ -219,7 +219,10 @@ fn keys_of(op: &Op) -> Vec<Key> {
             with_vectors(Key::Stack(weights.to_vec()), biases, norm)
         }
         OpWeights::Gated { gate, up, norm } => with_vectors(Key::Gated(gate, up), &[], norm),
-        OpWeights::Experts(experts) => experts.iter().map(|expert| Key::Stack(vec![*expert])).collect(),
+        OpWeights::Experts { experts, biases } => {
+            let biases = (!biases.is_empty()).then(|| Key::Vector(biases.to_vec()));
+            experts.iter().map(|expert| Key::Stack(vec![*expert])).chain(biases).collect()
+        }
     }
 }
 
@@ -257,10 +260,9 @@ fn digest_of(keys: &[Key], specs: &[WeightSpec], packings: &[Packing<'_>]) -> Pa
         field(format!("{key:?} in {} bytes", packing.bytes()));
         for weight in key.weights() {
             // Only vectors, which are not kept, have an offset.
-            let WeightSpec { name, first_row, format, rows, columns, offset: _, residence: _ } =
+            let WeightSpec { name, elements, format, rows, columns, offset: _, residence: _ } =
                 &specs[weight.0 as usize];
-            let part = if *first_row == 0 { String::new() } else { format!(" from row {first_row}") };
-            field(format!("{name} {format} [{rows}, {columns}]{part}"));
+            field(format!("{name} {format} [{rows}, {columns}]{}", elements.named(*columns)));
         }
     }
     *hasher.finalize().as_bytes()

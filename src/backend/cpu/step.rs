@@ -33,24 +33,95 @@ pub(super) struct CpuStep {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Embed { weight: MatrixId, out: Region },
-    RmsNorm { norm: FusedNorm, x: Region, out: Region },
+    Embed {
+        weight: MatrixId,
+        out: Region,
+    },
+    RmsNorm {
+        norm: FusedNorm,
+        x: Region,
+        out: Region,
+    },
     Linear(Linear),
-    GatedLinear { function: Nonlinearity, weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
-    Gate { function: Nonlinearity, gate: Region, up: Region, out: Region },
-    Rope { rope: RopeId, x: Region, out: Region },
-    AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
-    Attention { layer: usize, heads: usize, scoring: Scoring, rope: Option<RopeId>, q: Region, out: Region },
-    ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
-    Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
-    RoutedLinear { experts: Arc<[MatrixId]>, routed: Routed, x: Region, routes: Region, out: Region },
-    Add { a: Region, b: Region, out: Region },
-    AddInto { a: Region, out: Region },
-    Scale { factor: f32, x: Region, out: Region },
-    Softcap { cap: f32, x: Region, out: Region },
-    SelectRows { x: Region, out: Region },
-    GivenRows { columns: usize, out: Region },
-    Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
+    GatedLinear {
+        function: Nonlinearity,
+        weight: MatrixId,
+        norm: Option<FusedNorm>,
+        x: Region,
+        out: Region,
+    },
+    Gate {
+        function: Nonlinearity,
+        gate: Region,
+        up: Region,
+        out: Region,
+    },
+    Rope {
+        rope: RopeId,
+        x: Region,
+        out: Region,
+    },
+    AppendKv {
+        layer: usize,
+        rope: Option<RopeId>,
+        k: Region,
+        v: Region,
+    },
+    Attention(Attending),
+    ShortConv {
+        layer: usize,
+        taps: VectorId,
+        x: Region,
+        out: Region,
+    },
+    Route {
+        routing: Routing,
+        bias: Option<VectorId>,
+        scores: Region,
+        out: Region,
+    },
+    RoutedLinear {
+        experts: Arc<[MatrixId]>,
+        biases: Option<VectorId>,
+        routed: Routed,
+        x: Region,
+        routes: Region,
+        out: Region,
+    },
+    Add {
+        a: Region,
+        b: Region,
+        out: Region,
+    },
+    AddInto {
+        a: Region,
+        out: Region,
+    },
+    Scale {
+        factor: f32,
+        x: Region,
+        out: Region,
+    },
+    Softcap {
+        cap: f32,
+        x: Region,
+        out: Region,
+    },
+    SelectRows {
+        x: Region,
+        out: Region,
+    },
+    GivenRows {
+        columns: usize,
+        out: Region,
+    },
+    Candidates {
+        head: Option<Head>,
+        most: usize,
+        tokens: Option<HeadTokens>,
+        x: Region,
+        out: Region,
+    },
 }
 
 /// A product, with its biases.
@@ -61,6 +132,18 @@ struct Linear {
     norm: Option<FusedNorm>,
     x: Region,
     epilogue: Epilogue,
+    out: Region,
+}
+
+/// Attention over one layer of the cache.
+#[derive(Clone, Copy, Debug)]
+struct Attending {
+    layer: usize,
+    heads: usize,
+    scoring: Scoring,
+    rope: Option<RopeId>,
+    sinks: Option<VectorId>,
+    q: Region,
     out: Region,
 }
 
@@ -109,14 +192,15 @@ impl CpuStep {
             Op::AppendKv { layer, rope } => {
                 Kind::AppendKv { layer: *layer, rope: *rope, k: operand(0), v: operand(1) }
             }
-            Op::Attention { layer, heads, scoring, rope } => Kind::Attention {
+            Op::Attention { layer, heads, scoring, rope, sinks } => Kind::Attention(Attending {
                 layer: *layer,
                 heads: *heads,
                 scoring: *scoring,
                 rope: *rope,
+                sinks: sinks.map(|sinks| weights.vector_id(&[sinks])),
                 q: operand(0),
                 out: region(&step.result),
-            },
+            }),
             Op::ShortConv { layer, taps } => Kind::ShortConv {
                 layer: *layer,
                 taps: weights.vector_id(&[*taps]),
@@ -129,8 +213,9 @@ impl CpuStep {
                 scores: operand(0),
                 out: region(&step.result),
             },
-            Op::RoutedLinear { experts, routed } => Kind::RoutedLinear {
+            Op::RoutedLinear { experts, biases, routed } => Kind::RoutedLinear {
                 experts: experts.iter().map(|expert| weights.stack(&[*expert])).collect(),
+                biases: (!biases.is_empty()).then(|| weights.vector_id(biases)),
                 routed: *routed,
                 x: operand(0),
                 routes: operand(1),
@@ -181,7 +266,7 @@ impl CpuStep {
         slots: usize,
         threads: usize,
     ) -> usize {
-        if let Kind::Attention { heads, q, .. } = self.kind {
+        if let Kind::Attention(Attending { heads, q, .. }) = self.kind {
             let shape = PartialsShape { width: q.rows, heads, kv_heads: kv.kv_heads, head_dim: kv.head_dim };
             return shape.most_bytes(slots, threads);
         }
@@ -225,7 +310,7 @@ impl CpuStep {
             | Kind::Gate { .. }
             | Kind::Rope { .. }
             | Kind::AppendKv { .. }
-            | Kind::Attention { .. }
+            | Kind::Attention(_)
             | Kind::ShortConv { .. }
             | Kind::Route { .. }
             | Kind::Add { .. }
@@ -297,7 +382,7 @@ impl CpuStep {
                 };
                 kernels.append_kv(&append, worker.share(append.units()));
             }
-            Kind::Attention { layer, heads, scoring, rope: id, q, out } => {
+            Kind::Attention(Attending { layer, heads, scoring, rope: id, sinks, q, out }) => {
                 let attention = Attention {
                     queries: forward.read(q),
                     rope: id.map(rope),
@@ -305,6 +390,7 @@ impl CpuStep {
                     tails: crate::backend::tails(inputs),
                     heads: *heads,
                     scoring: *scoring,
+                    sinks: sinks.map(|sinks| weights.vector(sinks)),
                 };
                 let units = worker.share(attention.units());
                 let scratch = forward.scratch(worker);
@@ -339,12 +425,13 @@ impl CpuStep {
                     forward.write(out),
                 );
             }
-            Kind::RoutedLinear { experts, routed, x, routes, out } => {
+            Kind::RoutedLinear { experts, biases, routed, x, routes, out } => {
                 let expert = |number: usize| weights.matrix(experts[number]);
                 let product = RoutedLinear {
                     x: forward.read(x),
                     routes: Routes::new(forward.read(routes)),
                     routed: *routed,
+                    biases: biases.map(|biases| weights.vector(biases)),
                 };
                 let tiles = worker.share(expert(0).tiles());
                 let scratch = forward.scratch(worker);

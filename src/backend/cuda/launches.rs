@@ -176,6 +176,7 @@ impl<'a> Launches<'a> {
                 let binary = match function {
                     Nonlinearity::Silu => YGG_GATE_SILU,
                     Nonlinearity::GeluTanh => YGG_GATE_GELU,
+                    Nonlinearity::ClampedSilu => unreachable!("refused when the programs were loaded"),
                 };
                 self.elementwise(in_step, [operand(0), operand(1), out()], binary)
             }
@@ -216,7 +217,7 @@ impl<'a> Launches<'a> {
             Op::AppendKv { layer, rope } => {
                 self.append(in_step, [operand(0), operand(1)], self.rope(*rope), *layer)
             }
-            Op::Attention { layer, heads, scoring, rope } => {
+            Op::Attention { layer, heads, scoring, rope, sinks: _ } => {
                 let rope = self.rope(rope.filter(|_| projection_at(2).is_none()));
                 self.attention(in_step, operand(0), (*layer, *heads, *scoring), rope, out(), fragments)
             }
@@ -486,6 +487,7 @@ impl<'a> Launches<'a> {
             function: match function {
                 Nonlinearity::Silu => YGG_SILU,
                 Nonlinearity::GeluTanh => YGG_GELU,
+                Nonlinearity::ClampedSilu => unreachable!("refused when the programs were loaded"),
             },
             projection: self.projection(*projection),
             bias: float(*bias),

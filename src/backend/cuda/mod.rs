@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result;
 use ygg_kernels::{
-    Activations, KvFormat, WeightFormat,
+    Activations, KvFormat, Nonlinearity, WeightFormat,
     cuda::{abi::YGG_MOST_CANDIDATES, abi::YGG_MOST_WIDTH, packing::Layout},
 };
 
@@ -207,9 +207,21 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
             return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
         }
         for step in &program.steps {
-            if let Op::Route { routing, .. } = &step.op {
-                let found = format!("{} of several for each row", routing.used);
-                return Err(BackendError::CudaLimit { what: "experts", expected: "none".to_owned(), found });
+            let lacking = match &step.op {
+                Op::Route { routing, .. } => {
+                    Some(("experts", format!("{} of several for each row", routing.used)))
+                }
+                Op::Attention { sinks: Some(_), heads, .. } => {
+                    Some(("attention sinks", format!("one for each of {heads} heads")))
+                }
+                Op::Gate(function @ Nonlinearity::ClampedSilu)
+                | Op::GatedLinear { function: function @ Nonlinearity::ClampedSilu, .. } => {
+                    Some(("gates with bounds", function.to_string()))
+                }
+                _ => None,
+            };
+            if let Some((what, found)) = lacking {
+                return Err(BackendError::CudaLimit { what, expected: "none".to_owned(), found });
             }
             let most = YGG_MOST_CANDIDATES as usize;
             if let Op::Candidates { most: found, .. } = &step.op

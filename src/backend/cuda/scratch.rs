@@ -57,7 +57,7 @@ impl ScratchBytes {
                 | OpWeights::Rows(_)
                 | OpWeights::Gain(_)
                 | OpWeights::Vector(_)
-                | OpWeights::Experts(_) => {}
+                | OpWeights::Experts { .. } => {}
             }
             if let Op::Attention { heads, .. } = &step.op {
                 let vectors = x.expect("queries").rows * heads * partitions(context);

@@ -304,8 +304,9 @@ fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
             keys
         }
         OpWeights::Gated { gate, up, norm } => with_gain(norm, &[&[gate], &[up]]),
-        OpWeights::Experts(experts) => {
-            experts.iter().map(|expert| Key::Stack(vec![*expert], order)).collect()
+        OpWeights::Experts { experts, biases } => {
+            let biases = biases.iter().map(|bias| Key::Vector(*bias));
+            experts.iter().map(|expert| Key::Stack(vec![*expert], order)).chain(biases).collect()
         }
     }
 }

@@ -239,7 +239,8 @@ impl ReferenceReplay {
                 // SAFETY: one thread runs one op at a time.
                 kv: unsafe { self.cache.layer(*layer) },
             }),
-            Op::Attention { layer, heads, scoring, rope } => {
+            Op::Attention { layer, heads, scoring, rope, sinks } => {
+                let sinks = sinks.map(|sinks| self.executables.vector(&[sinks]));
                 let attention = Attention {
                     queries: read(0),
                     rope: rope.map(|id| self.rope(program, id)),
@@ -248,6 +249,7 @@ impl ReferenceReplay {
                     tails: super::tails(inputs),
                     heads: *heads,
                     scoring: *scoring,
+                    sinks: sinks.as_deref(),
                 };
                 kernels::attention(&attention, write());
             }
@@ -266,10 +268,12 @@ impl ReferenceReplay {
                 let bias = bias.map(|bias| self.executables.vector(&[bias]));
                 kernels::route(read(0), bias.as_deref(), routing, write());
             }
-            Op::RoutedLinear { experts, routed } => {
+            Op::RoutedLinear { experts, biases, routed } => {
+                let biases = (!biases.is_empty()).then(|| self.executables.vector(biases));
                 let experts: Vec<_> = experts.iter().map(|id| self.executables.matrix(*id)).collect();
                 let routes = Routes::new(read(1));
-                kernels::routed_linear(linear_of(step), read(0), routes, &experts, *routed, write());
+                let experts = (&experts[..], biases.as_deref());
+                kernels::routed_linear(linear_of(step), read(0), routes, experts, *routed, write());
             }
             Op::Add if result == step.operands[0].region() => kernels::add_into(read(1), write()),
             Op::Add => kernels::add(read(0), read(1), write()),

@@ -204,7 +204,8 @@ impl Builder<'_> {
             let appended = self.add(Op::AppendKv { layer, rope: None }, &[k, v, slots, positions]);
             let q = self.queries(q, positions);
             let heads = self.shape.kv_heads * self.shape.heads_per_kv;
-            let attention = Op::Attention { layer, heads, scoring: Scoring::scaled(1.0), rope: None };
+            let attention =
+                Op::Attention { layer, heads, scoring: Scoring::scaled(1.0), rope: None, sinks: None };
             let attended = self.add(attention, &[q, appended, tails, positions]);
             let o = self.linear(&format!("{layer}.o"), attended);
             stream = self.add(Op::Add, &[stream, o]);
@@ -226,7 +227,7 @@ impl Builder<'_> {
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
 /// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4, 6 makes gates and values of 8 channels, 7 holds 3 taps of
-/// each. Cache: two layers of one head of 4, and many of convolutions. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// each, 8 are sinks of two heads. Cache: two layers of one head of 4, and many of convolutions. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
@@ -239,7 +240,8 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let of_heads = WeightSpec::new("gain of heads", 1, 4, WeightFormat::F32);
     let gates = WeightSpec::new("gates", 24, 8, WeightFormat::F32);
     let taps = WeightSpec::new("taps", 1, 24, WeightFormat::F32);
-    let weights = weights.into_iter().chain([of_heads, gates, taps]).collect();
+    let sinks = WeightSpec::new("sinks", 1, 2, WeightFormat::F32);
+    let weights = weights.into_iter().chain([of_heads, gates, taps, sinks]).collect();
     let mut graph = Graph::new(
         "small",
         weights,
@@ -328,26 +330,28 @@ impl Small {
         self.add(op, &[gated, self.slots, self.tails])
     }
 
-    /// Experts that rows choose two of by the second matrix: the first two matrices in turn, joined.
+    /// Experts that rows choose two of by the second matrix: the first two matrices in turn, with biases, joined.
     pub(super) fn experts(&mut self, x: ValueId) -> ValueId {
         let scores = self.linear(1, x);
         let routing = Routing { used: 2, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.5 };
         let routes = self.add(Op::Route { routing, bias: Some(WeightId(4)) }, &[scores]);
         let experts: Vec<_> = [0, 1].into_iter().cycle().take(8).map(WeightId).collect();
-        let spread = Op::RoutedLinear { experts: experts.clone(), routed: Routed::Spread };
+        let biases = vec![WeightId(4); experts.len()];
+        let spread =
+            Op::RoutedLinear { experts: experts.clone(), biases: biases.clone(), routed: Routed::Spread };
         let spread = self.add(spread, &[x, routes]);
-        self.add(Op::RoutedLinear { experts, routed: Routed::Joined }, &[spread, routes])
+        self.add(Op::RoutedLinear { experts, biases, routed: Routed::Joined }, &[spread, routes])
     }
 
-    /// Attention to the last two positions, of bounded scores.
+    /// Attention to the last two positions, of bounded scores, with sinks.
     pub(super) fn windowed(&mut self, q: ValueId, appended: ValueId) -> ValueId {
         let scoring = Scoring { scale: 0.5, softcap: Some(1.5), window: Some(2) };
-        let op = Op::Attention { layer: 0, heads: 2, scoring, rope: None };
+        let op = Op::Attention { layer: 0, heads: 2, scoring, rope: None, sinks: Some(WeightId(8)) };
         self.add(op, &[q, appended, self.tails, self.positions])
     }
 
     pub(super) fn attention(&mut self, q: ValueId, appended: ValueId) -> ValueId {
-        let op = Op::Attention { layer: 0, heads: 2, scoring: Scoring::scaled(0.5), rope: None };
+        let op = Op::Attention { layer: 0, heads: 2, scoring: Scoring::scaled(0.5), rope: None, sinks: None };
         self.add(op, &[q, appended, self.tails, self.positions])
     }
 }

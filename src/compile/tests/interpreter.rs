@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ygg_kernels::{
     Gating, RopePairing, Routed, Routing, Scoring,
-    reference::{capped, nonlinear},
+    reference::{capped, gated},
 };
 
 use crate::ir::{
@@ -279,7 +279,14 @@ impl Model<'_> {
         rope.map_or_else(|| x.clone(), |rope| self.rotated(x, rope))
     }
 
-    fn attended(&self, q: &Matrix, cache: (&Matrix, &Matrix), heads: usize, scoring: Scoring) -> Matrix {
+    fn attended(
+        &self,
+        q: &Matrix,
+        cache: (&Matrix, &Matrix),
+        heads: usize,
+        (scoring, sinks): (Scoring, Option<WeightId>),
+    ) -> Matrix {
+        let sinks = sinks.map(|sinks| self.weight_row(sinks, 0));
         let (k, v) = cache;
         let width = self.kv.head_dim;
         q.map_rows(|row, q| {
@@ -295,9 +302,10 @@ impl Model<'_> {
                     scoring.softcap.map_or(score, |cap| capped(f64::from(cap), score))
                 };
                 let scores: Vec<_> = path.iter().map(score).collect();
-                let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sink = sinks.as_ref().map_or(f64::NEG_INFINITY, |sinks| sinks[head]);
+                let largest = scores.iter().copied().fold(sink, f64::max);
                 let scores: Vec<_> = scores.iter().map(|score| (score - largest).exp()).collect();
-                let total: f64 = scores.iter().sum();
+                let total = scores.iter().sum::<f64>() + (sink - largest).exp();
                 out.extend((0..width).map(|i| {
                     path.iter().zip(&scores).map(|(at, s)| s / total * v.row(*at)[shared + i]).sum::<f64>()
                 }));
@@ -332,12 +340,21 @@ impl Model<'_> {
     }
 
     /// Products with the matrices of the experts of each row.
-    fn routed(&self, x: &Matrix, routes: &Matrix, experts: &[WeightId], routed: Routed) -> Matrix {
+    fn routed(
+        &self,
+        x: &Matrix,
+        routes: &Matrix,
+        (experts, biases): (&[WeightId], &[WeightId]),
+        routed: Routed,
+    ) -> Matrix {
         x.map_rows(|row, x| {
             let (numbers, weights) = routes.row(row).split_at(routes.columns / 2);
             let product = |x: &[f64], expert: f64| -> Vec<f64> {
-                let WeightSpec { rows, .. } = self.weights[experts[expert as usize].0 as usize];
-                (0..rows).map(|n| dot(x, &self.weight_row(experts[expert as usize], n))).collect()
+                let matrix = experts[expert as usize];
+                let bias = biases.get(expert as usize).map(|bias| self.weight_row(*bias, 0));
+                let product =
+                    |n| dot(x, &self.weight_row(matrix, n)) + bias.as_ref().map_or(0.0, |bias| bias[n]);
+                (0..self.weights[matrix.0 as usize].rows).map(product).collect()
             };
             match routed {
                 Routed::Spread => numbers.iter().flat_map(|expert| product(x, *expert)).collect(),
@@ -387,16 +404,16 @@ impl Model<'_> {
             Op::GatedLinear { function, gate, up, norm } => {
                 let x = self.maybe_normed(x(), norm);
                 self.product(&x, &[*gate])
-                    .zip(&self.product(&x, &[*up]), |gate, up| nonlinear(*function, gate) * up)
+                    .zip(&self.product(&x, &[*up]), |gate, up| gated(*function, gate, up))
             }
-            Op::Gate(function) => x().zip(y(), |gate, up| nonlinear(*function, gate) * up),
+            Op::Gate(function) => x().zip(y(), |gate, up| gated(*function, gate, up)),
             Op::Rope(rope) => self.rotated(x(), *rope),
             Op::AppendKv { rope, .. } => {
                 return Tensor::Cache { k: self.maybe_rotated(x(), *rope), v: y().clone() };
             }
-            Op::Attention { heads, scoring, rope, .. } => {
+            Op::Attention { heads, scoring, rope, sinks, .. } => {
                 let Tensor::Cache { k, v } = operands[1] else { panic!("attention reads a cache") };
-                self.attended(&self.maybe_rotated(x(), *rope), (k, v), *heads, *scoring)
+                self.attended(&self.maybe_rotated(x(), *rope), (k, v), *heads, (*scoring, *sinks))
             }
             Op::ShortConv { taps, .. } => {
                 let (rows, taps, channels) = (x(), self.weight_row(*taps, 0), self.kv.conv.channels);
@@ -412,7 +429,7 @@ impl Model<'_> {
                 })
             }
             Op::Route { routing, bias } => self.routes(x(), routing, *bias),
-            Op::RoutedLinear { experts, routed } => self.routed(x(), y(), experts, *routed),
+            Op::RoutedLinear { experts, biases, routed } => self.routed(x(), y(), (experts, biases), *routed),
             Op::Add => x().zip(y(), |a, b| a + b),
             Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
             Op::Softcap { cap } => {

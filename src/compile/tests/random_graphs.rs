@@ -85,7 +85,8 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
         15 => {
             let x = small.norm_heads(a);
             let [gate, up] = [small.biased(0, x), small.linear(1, x)];
-            small.add(Op::Gate(Nonlinearity::GeluTanh), &[gate, up])
+            let function = [Nonlinearity::GeluTanh, Nonlinearity::ClampedSilu][b.index() % 2];
+            small.add(Op::Gate(function), &[gate, up])
         }
         16 => {
             let product = small.biased(1, a);

@@ -5,7 +5,7 @@ use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use super::example::Shape;
 use crate::{
     compile::compile,
-    ir::{Binding, DeviceSpec, HeadTokens, OpWeights, Program, Substituted, WeightId, WeightSpec},
+    ir::{Binding, DeviceSpec, Elements, HeadTokens, OpWeights, Program, Substituted, WeightId, WeightSpec},
 };
 
 const BINDING: Binding = Binding { width: 3, outputs: 2 };
@@ -36,7 +36,15 @@ fn only_the_matrices_differ_from_the_whole_program() {
         for Substituted { of, by } in &substitutes {
             let (of, by) = (changed.weight(*of), changed.weight(*by));
             let name = format!("{} in q4_0", of.name);
-            assert_eq!(*by, WeightSpec { name, format: WeightFormat::Q4_0, first_row: 0, ..of.clone() });
+            assert_eq!(
+                *by,
+                WeightSpec {
+                    name,
+                    format: WeightFormat::Q4_0,
+                    elements: Elements::in_order(of.columns),
+                    ..of.clone()
+                }
+            );
         }
         changed.multiply_by(&substitutes).unwrap();
         crate::ir::verify::verify(&changed).unwrap();

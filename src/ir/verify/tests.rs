@@ -25,7 +25,7 @@ fn linear(weight: u32) -> Op {
 }
 
 fn attention(layer: usize) -> Op {
-    Op::Attention { layer, heads: 2, scoring: Scoring::scaled(0.5), rope: None }
+    Op::Attention { layer, heads: 2, scoring: Scoring::scaled(0.5), rope: None, sinks: None }
 }
 
 /// A model of one attention sub-layer and a head over its stream.

@@ -19,6 +19,7 @@ pub(super) fn like_llama_with_experts(
     config: &mut ModelConfig,
 ) -> Result<(), ModelError> {
     same_heads(fields, config)?;
+    no_biases(fields)?;
     activation(fields, &["hidden_act"], "silu")?;
     whole_heads_turn(fields, config)
 }
@@ -44,11 +45,12 @@ fn dense(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
 /// Refuses experts, heads of another size for values, and biases that no family has.
 pub(super) fn common(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
     dense(fields, config)?;
-    same_heads(fields, config)
+    same_heads(fields, config)?;
+    no_biases(fields)
 }
 
-/// Refuses heads of another size for values, and biases that no family has.
-fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+/// Refuses heads of another size for values.
+pub(super) fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
     let Family { name, .. } = config.family;
     match fields.container() {
         Container::Gguf => {
@@ -57,10 +59,18 @@ fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelErro
             // One number, not one for each layer.
             fields.count(&format!("{name}.attention.head_count_kv")).map(drop)
         }
-        Container::Folder => ["attention_bias", "mlp_bias"]
-            .into_iter()
-            .try_for_each(|key| only(key, fields.flag(key)?, false, "no biases")),
+        Container::Folder => Ok(()),
     }
+}
+
+/// Refuses biases that few families have.
+fn no_biases(fields: &dyn Fields) -> Result<(), ModelError> {
+    if fields.container() == Container::Gguf {
+        return Ok(());
+    }
+    ["attention_bias", "mlp_bias"]
+        .into_iter()
+        .try_for_each(|key| only(key, fields.flag(key)?, false, "no biases"))
 }
 
 /// Refuses another function of the gates than `supported`, which the first of `keys` that is there names.

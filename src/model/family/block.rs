@@ -156,6 +156,6 @@ impl HiddenStateGraph {
         graph.set_text_rows(TextRows { layers: head.layers.clone(), graph: TextGraph::Own(Box::new(text)) });
         graph.set_block_rows(head.rows);
         verify::verify(&graph)?;
-        Ok(Self { graph, first, cuts: list.cuts })
+        Ok(Self { graph, first, orders: list.orders })
     }
 }

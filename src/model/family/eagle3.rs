@@ -81,7 +81,7 @@ impl Weights<'_, '_> {
     ) -> Result<([WeightId; 2], Option<WeightId>), ModelError> {
         let width = self.config.hidden_size;
         let name = self.naming.layer_weight(0, gguf, folder);
-        let halves = self.list.columns(&name, rows, &[("tokens", width), ("hidden rows", width)])?;
+        let halves = self.list.columns(&name, rows, &[width, width])?;
         let bias = self.naming.layer_bias(0, gguf, folder);
         let bias = if self.has(&bias) { Some(self.list.vector(bias, rows, "a bias")?) } else { None };
         Ok(([halves[0], halves[1]], bias))
@@ -110,8 +110,15 @@ impl Weights<'_, '_> {
             None
         };
         let (query, key, value) = ((query[0], query[1]), (key[0], key[1]), (value[0], value[1]));
-        let own =
-            AttentionWeights { query: query.1, key: key.1, value: value.1, biases, head_norms, beside: None };
+        let own = AttentionWeights {
+            query: query.1,
+            key: key.1,
+            value: value.1,
+            biases,
+            head_norms,
+            sinks: None,
+            beside: None,
+        };
         Ok(([query.0, key.0, value.0], own))
     }
 
@@ -133,12 +140,7 @@ impl Weights<'_, '_> {
             JoiningNorms::None | JoiningNorms::Whole => {
                 vec![self.list.find(name.to_owned(), &[rows, layers * width])?]
             }
-            JoiningNorms::Each => {
-                let of_layer = |layer| (format!("row {layer}"), width);
-                let parts: Vec<_> = (0..layers).map(of_layer).collect();
-                let parts: Vec<_> = parts.iter().map(|(what, len)| (what.as_str(), *len)).collect();
-                self.list.columns(name, rows, &parts)?
-            }
+            JoiningNorms::Each => self.list.columns(name, rows, &vec![width; layers])?,
         };
         let bias = "fc.bias";
         let bias =
@@ -213,6 +215,7 @@ impl HiddenStateGraph {
             before_attention,
             sub_layer: SubLayerWeights::Attention(AttentionWeights { beside, ..attention }),
             attention_output,
+            output_bias: None,
             after_attention: None,
             before_mlp: Some(before_mlp),
             mlp: MlpWeights::Dense { gate, up, down },
@@ -236,6 +239,6 @@ impl HiddenStateGraph {
         if let Some(of_text) = graph.of_text()? {
             verify::verify(&of_text)?;
         }
-        Ok(Self { graph, first, cuts: list.cuts })
+        Ok(Self { graph, first, orders: list.orders })
     }
 }

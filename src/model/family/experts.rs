@@ -3,11 +3,11 @@
 
 use super::{
     Source,
-    frame::linear,
+    frame::{biased, linear},
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, GroupId, Op, ValueId, WeightId},
+    ir::{Elements, Graph, GroupId, Op, ValueId, WeightId},
     model::{
         Container, ModelError,
         config::{only, required},
@@ -23,6 +23,10 @@ pub(super) enum Stored {
     Each { before: &'static str, parts: [&'static str; 3] },
     /// A tensor for all experts' gates and ups, each expert's gate first, and one for their downs.
     Fused { input: &'static str, output: &'static str },
+    /// A tensor for all experts' gates and ups, whose rows are those of a gate and of an up in turn, and one for their
+    /// downs; names as they stand. Where elements are single numbers, the rows and columns of each expert are swapped.
+    /// Biases are stored alike.
+    Turns { input: &'static str, output: &'static str },
 }
 
 impl Stored {
@@ -47,15 +51,54 @@ pub(super) struct Experts {
     pub(super) router: &'static str,
     /// What folders call a vector that is added where experts are chosen, if the family has one.
     pub(super) bias: Option<&'static str>,
+    /// Whether all products have biases, the router's as well.
+    pub(super) is_biased: bool,
     pub(super) stored: Stored,
+    /// An MLP that all rows go through in addition.
+    pub(super) shared: Option<Shared>,
+}
+
+/// An MLP beside experts, through which all rows go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// Hidden size.
+    pub(super) feed_forward: usize,
+    /// How folders store it.
+    pub(super) stored: SharedStored,
+    /// What folders call the vector whose product with a row, under a sigmoid, is the factor of what it adds; without
+    /// it the factor is one.
+    pub(super) gate: Option<&'static str>,
+}
+
+/// How the folders of a family store a shared MLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SharedStored {
+    /// Three tensors, with the usual names after this one.
+    Each { before: &'static str },
+    /// A tensor for gate and up, and one for down.
+    Fused { input: &'static str, output: &'static str },
+}
+
+impl Shared {
+    /// The hidden size of the shared MLP, `None` if there is none; in folders it is what `folder` says.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a size that cannot be.
+    pub(super) fn size(source: &Source<'_>, folder: &str) -> Result<Option<usize>, ModelError> {
+        let key = source.key("expert_shared_feed_forward_length", folder);
+        let found = source.fields.count(&key)?.filter(|size| *size > 0);
+        found.map(|size| within(&key, size, MOST_NEURONS).map(|()| size)).transpose()
+    }
 }
 
 /// Most experts of a layer: above what any published model has.
 const MOST: usize = 4_096;
+/// Largest hidden size of one.
+const MOST_NEURONS: usize = 1 << 20;
 
 impl Experts {
-    /// The experts that a file tells of, routed by the softmax of their scores, with normalised weights; `None` if it
-    /// has none.
+    /// The experts that a file tells of, routed by the softmax of their scores, with normalised weights, and with the
+    /// `shared` MLP, if the model has one; `None` if it has no experts.
     ///
     /// # Errors
     /// [`ModelError`] for numbers that cannot be.
@@ -63,6 +106,7 @@ impl Experts {
         source: &Source<'_>,
         stored: Stored,
         router: &'static str,
+        shared: Option<Shared>,
     ) -> Result<Option<Self>, ModelError> {
         let Source { config, fields, .. } = *source;
         let count = |gguf: &str, folder: &[&str]| -> Result<(String, Option<usize>), ModelError> {
@@ -77,23 +121,33 @@ impl Experts {
             }
             Ok((keys[0].clone(), None))
         };
-        let (key, experts) = count("expert_count", &["num_experts", "num_local_experts"])?;
+        let (key, experts) = count("expert_count", &["num_experts", "num_local_experts", "moe_num_experts"])?;
         let Some(experts) = experts.filter(|experts| *experts > 0) else { return Ok(None) };
         within(&key, experts, MOST)?;
-        let (key, used) = count("expert_used_count", &["num_experts_per_tok"])?;
+        let (key, used) = count("expert_used_count", &["num_experts_per_tok", "moe_k"])?;
         let used = required(used, &key, "how many experts a token uses")?;
         within(&key, used, experts.min(Routing::MOST_USED))?;
         let (key, size) = count("expert_feed_forward_length", &["moe_intermediate_size"])?;
         let feed_forward = size.unwrap_or(config.feed_forward);
-        within(&key, feed_forward, 1 << 20)?;
+        within(&key, feed_forward, MOST_NEURONS)?;
+        let is_alone = shared.is_none();
         for shared in ["expert_shared_count", "expert_shared_feed_forward_length"] {
-            if fields.container() == Container::Gguf {
+            if fields.container() == Container::Gguf && is_alone {
                 let key = source.key(shared, "");
                 only(&key, fields.count(&key)?, 0, "no expert that all rows share")?;
             }
         }
         let routing = Routing { used, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.0 };
-        Ok(Some(Self { count: experts, feed_forward, routing, router, bias: None, stored }))
+        Ok(Some(Self {
+            count: experts,
+            feed_forward,
+            routing,
+            router,
+            bias: None,
+            is_biased: false,
+            stored,
+            shared,
+        }))
     }
 
     /// As [`read`](Self::read), of a family whose models all have experts.
@@ -104,8 +158,9 @@ impl Experts {
         source: &Source<'_>,
         stored: Stored,
         router: &'static str,
+        shared: Option<Shared>,
     ) -> Result<Self, ModelError> {
-        let found = Self::read(source, stored, router)?;
+        let found = Self::read(source, stored, router, shared)?;
         let key = source.key("expert_count", "num_experts");
         required(found, &key, "how many experts a layer has, above 0")
     }
@@ -139,11 +194,33 @@ fn within(key: &str, found: usize, most: usize) -> Result<(), ModelError> {
 /// The weights of one layer's experts.
 pub(super) struct ExpertWeights {
     router: WeightId,
+    router_bias: Option<WeightId>,
+    /// Added where experts are chosen.
     bias: Option<WeightId>,
-    /// Of every expert.
-    gates: Vec<WeightId>,
-    ups: Vec<WeightId>,
-    downs: Vec<WeightId>,
+    gates: OfExperts,
+    ups: OfExperts,
+    downs: OfExperts,
+    shared: Option<SharedWeights>,
+}
+
+/// The weights of a shared MLP.
+struct SharedWeights {
+    gate: WeightId,
+    up: WeightId,
+    down: WeightId,
+    router: Option<WeightId>,
+}
+
+/// One of the matrices of every expert, and the biases of all of them or none.
+struct OfExperts {
+    matrices: Vec<WeightId>,
+    biases: Vec<WeightId>,
+}
+
+impl From<Vec<WeightId>> for OfExperts {
+    fn from(matrices: Vec<WeightId>) -> Self {
+        Self { matrices, biases: Vec::new() }
+    }
 }
 
 impl ExpertWeights {
@@ -158,44 +235,67 @@ impl ExpertWeights {
         width: usize,
         experts: &Experts,
     ) -> Result<Self, ModelError> {
-        let Experts { count, feed_forward, routing: _, router, bias, stored } = *experts;
+        let Experts { count, feed_forward, routing: _, router, bias, is_biased, stored, shared } = *experts;
         let name = |gguf: &str, folder: &str| naming.layer_weight(layer, gguf, folder);
+        let router_bias = match is_biased {
+            true => {
+                let name = naming.layer_bias(layer, "ffn_gate_inp", router);
+                Some(list.vector(name, count, "a bias")?)
+            }
+            false => None,
+        };
         let router = list.find(name("ffn_gate_inp", router), &[count, width])?;
         let bias = match bias {
             // A vector without the suffix of weights.
             Some(folder) => {
                 let name = naming.layer_vector(layer, "exp_probs_b.bias", folder);
-                Some(list.vector(name, count, "a bias of experts")?)
+                Some(list.row(name, count, "a bias of experts")?)
             }
             None => None,
         };
+        let shared =
+            shared.map(|shared| SharedWeights::find(list, naming, layer, width, &shared)).transpose()?;
         let (f, d) = (feed_forward, width);
-        let mut all = |name: String, rows: usize, columns: usize| {
-            list.parts(name, &[count, rows, columns], &vec![rows; count])
-        };
         if naming.container == Container::Gguf {
-            let gates = all(name("ffn_gate_exps", ""), f, d)?;
-            let ups = all(name("ffn_up_exps", ""), f, d)?;
-            let downs = all(name("ffn_down_exps", ""), d, f)?;
-            return Ok(Self { router, bias, gates, ups, downs });
+            let mut all = |stem: &str, rows: usize, columns: usize| -> Result<OfExperts, ModelError> {
+                let matrices = list.parts(name(stem, ""), &[count, rows, columns], &vec![rows; count])?;
+                let biases = match is_biased {
+                    true => {
+                        let each = |number| Elements { first: number * rows, ..Elements::in_order(rows) };
+                        let name = naming.layer_bias(layer, stem, "");
+                        list.spread(&name, &[count, rows], [1, rows], (0..count).map(each))?
+                    }
+                    false => Vec::new(),
+                };
+                Ok(OfExperts { matrices, biases })
+            };
+            let [gates, ups] = [all("ffn_gate_exps", f, d)?, all("ffn_up_exps", f, d)?];
+            let downs = all("ffn_down_exps", d, f)?;
+            return Ok(Self { router, router_bias, bias, gates, ups, downs, shared });
         }
-        match stored {
+        let [gates, ups, downs] = match stored {
+            Stored::Turns { input, output } => {
+                let [input, output] = [input, output].map(|name| naming.layer_vector(layer, "", name));
+                let [gates, ups] =
+                    [0, 1].map(|first| Turn { name: &input, of: 2, first, count, shape: [f, d] });
+                let downs = Turn { name: &output, of: 1, first: 0, count, shape: [d, f] };
+                [gates.find(list)?, ups.find(list)?, downs.find(list)?]
+            }
             Stored::Fused { input, output } => {
                 let both = list.parts(name("", input), &[count, 2 * f, d], &vec![f; 2 * count])?;
-                let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect();
-                let (gates, ups) = (of(0), of(1));
+                let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect::<Vec<_>>();
                 let downs = list.parts(name("", output), &[count, d, f], &vec![d; count])?;
-                Ok(Self { router, bias, gates, ups, downs })
+                [of(0).into(), of(1).into(), downs.into()]
             }
             Stored::Each { before, parts } => {
                 let mut of = |part: usize, shape: [usize; 2]| {
                     let name = |number| name("", &format!("{before}.{number}.{}", parts[part]));
                     (0..count).map(|number| list.find(name(number), &shape)).collect::<Result<Vec<_>, _>>()
                 };
-                let (gates, ups, downs) = (of(0, [f, d])?, of(1, [f, d])?, of(2, [d, f])?);
-                Ok(Self { router, bias, gates, ups, downs })
+                [of(0, [f, d])?.into(), of(1, [f, d])?.into(), of(2, [d, f])?.into()]
             }
-        }
+        };
+        Ok(Self { router, router_bias, bias, gates, ups, downs, shared })
     }
 
     /// Adds the experts of the rows `n`; returns the sum of what those that each row uses give.
@@ -210,13 +310,117 @@ impl ExpertWeights {
         n: ValueId,
         group: Option<GroupId>,
     ) -> Result<ValueId, ModelError> {
-        let Self { router, bias, gates, ups, downs } = self;
-        let scores = graph.add(linear(*router), &[n], group)?;
+        let Self { router, router_bias, bias, gates, ups, downs, shared } = self;
+        let scores = graph.add(biased(*router, *router_bias), &[n], group)?;
         let routes = graph.add(Op::Route { routing, bias: *bias }, &[scores], group)?;
-        let product = |experts: &[WeightId], routed| Op::RoutedLinear { experts: experts.to_vec(), routed };
+        let product = |OfExperts { matrices, biases }: &OfExperts, routed| Op::RoutedLinear {
+            experts: matrices.clone(),
+            biases: biases.clone(),
+            routed,
+        };
         let gate = graph.add(product(gates, Routed::Spread), &[n, routes], group)?;
         let up = graph.add(product(ups, Routed::Spread), &[n, routes], group)?;
         let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
-        Ok(graph.add(product(downs, Routed::Joined), &[gated, routes], group)?)
+        let sum = graph.add(product(downs, Routed::Joined), &[gated, routes], group)?;
+        match shared {
+            None => Ok(sum),
+            Some(shared) => {
+                let shared = shared.add(graph, function, n, group)?;
+                Ok(graph.add(Op::Add, &[sum, shared], group)?)
+            }
+        }
+    }
+}
+
+impl SharedWeights {
+    fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        layer: usize,
+        d: usize,
+        shared: &Shared,
+    ) -> Result<Self, ModelError> {
+        let Shared { feed_forward: f, stored, gate: router } = *shared;
+        let name = |gguf: &str, folder: &str| naming.layer_weight(layer, gguf, folder);
+        let router = match router {
+            Some(folder) => {
+                Some(list.row(name("ffn_gate_inp_shexp", folder), d, "the gate of a shared MLP")?)
+            }
+            None => None,
+        };
+        let [gate, up, down] = match stored {
+            SharedStored::Fused { input, output } if naming.container == Container::Folder => {
+                let both = list.parts(name("", input), &[2 * f, d], &[f, f])?;
+                [both[0], both[1], list.find(name("", output), &[d, f])?]
+            }
+            SharedStored::Fused { .. } => Self::each(list, &name, "", [f, d])?,
+            SharedStored::Each { before } => Self::each(list, &name, before, [f, d])?,
+        };
+        Ok(Self { gate, up, down, router })
+    }
+
+    /// Gate, up and down in a tensor each.
+    fn each(
+        list: &mut WeightList<'_>,
+        name: &impl Fn(&str, &str) -> String,
+        before: &str,
+        [f, d]: [usize; 2],
+    ) -> Result<[WeightId; 3], ModelError> {
+        let mut find = |part: &str, shape: [usize; 2]| {
+            list.find(name(&format!("ffn_{part}_shexp"), &format!("{before}.{part}_proj")), &shape)
+        };
+        Ok([find("gate", [f, d])?, find("up", [f, d])?, find("down", [d, f])?])
+    }
+
+    /// What the shared MLP gives for the rows `n`. With a gate, it is one expert, which all rows use with a weight of
+    /// their own.
+    fn add(
+        &self,
+        graph: &mut Graph,
+        function: Nonlinearity,
+        n: ValueId,
+        group: Option<GroupId>,
+    ) -> Result<ValueId, ModelError> {
+        let Self { gate, up, down, router } = *self;
+        let gate = graph.add(linear(gate), &[n], group)?;
+        let up = graph.add(linear(up), &[n], group)?;
+        let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
+        let Some(router) = router else { return Ok(graph.add(linear(down), &[gated], group)?) };
+        let score = graph.add(linear(router), &[n], group)?;
+        let routing = Routing { used: 1, gating: Gating::Sigmoid, normalised: None, scale: 1.0 };
+        let routes = graph.add(Op::Route { routing, bias: None }, &[score], group)?;
+        let down = Op::RoutedLinear { experts: vec![down], biases: Vec::new(), routed: Routed::Joined };
+        Ok(graph.add(down, &[gated, routes], group)?)
+    }
+}
+
+/// A matrix `[N, K]` of every expert and its bias, in a tensor whose rows are those of several matrices in turn.
+struct Turn<'a> {
+    /// The tensor's name; with `_bias` that of the biases.
+    name: &'a str,
+    /// How many matrices take turns.
+    of: usize,
+    /// The first row.
+    first: usize,
+    /// How many experts there are.
+    count: usize,
+    shape: [usize; 2],
+}
+
+impl Turn<'_> {
+    fn find(&self, list: &mut WeightList<'_>) -> Result<OfExperts, ModelError> {
+        let Self { name, of, first, count, shape } = *self;
+        let [rows, columns] = shape;
+        let all = of * rows;
+        let is_swapped = list.is_dense(name);
+        let (stored, start, row_step, column_step) = match is_swapped {
+            true => ([count, columns, all], first, of, all),
+            false => ([count, all, columns], first * columns, of * columns, 1),
+        };
+        let each = |number| Elements { first: number * all * columns + start, row_step, column_step };
+        let matrices = list.spread(name, &stored, shape, (0..count).map(each))?;
+        let each = |number| Elements { first: number * all + first, row_step: all, column_step: of };
+        let biases = list.spread(&format!("{name}_bias"), &[count, all], [1, rows], (0..count).map(each))?;
+        Ok(OfExperts { matrices, biases })
     }
 }

@@ -14,7 +14,12 @@ use ygg_kernels::RopePairing;
 
 /// The product with a matrix.
 pub(super) fn linear(weight: WeightId) -> Op {
-    Op::Linear { weights: vec![weight], biases: Vec::new(), norm: None, residual: false }
+    biased(weight, None)
+}
+
+/// The product with a matrix, and its bias if it has one.
+pub(super) fn biased(weight: WeightId, bias: Option<WeightId>) -> Op {
+    Op::Linear { weights: vec![weight], biases: bias.into_iter().collect(), norm: None, residual: false }
 }
 
 /// The inputs of a graph, which its layers read.
@@ -148,7 +153,9 @@ fn refuse_unread(
 ) -> Result<(), ModelError> {
     let read: std::collections::BTreeSet<&str> = list.specs.iter().map(|spec| spec.name.as_str()).collect();
     for (suffix, found) in [(".bias", "a bias"), ("norm.weight", "a norm")] {
-        let mut unread = tensors.keys().filter(|name| !read.contains(name.as_str()));
+        // Those of layers that predict further tokens are of no use here.
+        let is_unread = |name: &&String| !read.contains(name.as_str()) && !name.starts_with("model.mtp_");
+        let mut unread = tensors.keys().filter(is_unread);
         if let Some(name) = unread.find(|name| name.ends_with(suffix)) {
             let supported = format!("{} models without it", config.family.name);
             return Err(ModelError::unsupported(format_args!("tensor `{name}`"), found, supported));

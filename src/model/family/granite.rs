@@ -2,7 +2,7 @@
 
 use super::{
     Family, Source, accepted,
-    experts::{Experts, Stored},
+    experts::{Experts, Shared, SharedStored, Stored},
     frame::decoder,
     recipe::Recipe,
 };
@@ -25,8 +25,9 @@ pub(super) static GRANITE: Family = Family {
 pub(super) static GRANITE_MOE: Family = Family {
     name: "granitemoe",
     models: "Granite 3 with experts (1B-A400M, 3B-A800M)",
-    beside_llama: "Granite's factors; experts in place of MLPs, chosen by softmax",
-    classes: &[("granitemoe", "GraniteMoeForCausalLM")],
+    beside_llama: "Granite's factors; experts in place of MLPs, chosen by softmax, and an MLP beside them, where the \
+        file has one",
+    classes: &[("granitemoe", "GraniteMoeForCausalLM"), ("granitemoeshared", "GraniteMoeSharedForCausalLM")],
     accept: accepted::like_llama_with_experts,
     graph: |source| {
         let stored = Stored::Fused {
@@ -34,7 +35,14 @@ pub(super) static GRANITE_MOE: Family = Family {
             output: "block_sparse_moe.output_linear",
         };
         // Softmax over the scores of the experts that are used: weights divided by their sum.
-        let experts = Experts::required(source, stored, "block_sparse_moe.router.layer")?;
+        let fused =
+            SharedStored::Fused { input: "shared_mlp.input_linear", output: "shared_mlp.output_linear" };
+        let shared = Shared::size(source, "shared_intermediate_size")?.map(|feed_forward| Shared {
+            feed_forward,
+            stored: fused,
+            gate: None,
+        });
+        let experts = Experts::required(source, stored, "block_sparse_moe.router.layer", shared)?;
         decoder(source, &Recipe { experts: Some(experts), ..recipe(source)? })
     },
     ..GRANITE

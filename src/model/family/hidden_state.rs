@@ -9,7 +9,7 @@ use super::{
     frame::{Frame, linear},
     layer::layer,
     recipe::{LayerWeights, Recipe},
-    weights::{Cut, Naming, WeightList},
+    weights::{Naming, WeightList},
 };
 use crate::{
     ir::{ConvSpec, Graph, KvSpec, Op, TextGraph, TextRows, WeightId, WeightSpec, verify},
@@ -26,8 +26,8 @@ pub(in crate::model) struct HiddenStateGraph {
     pub(in crate::model) graph: Graph,
     /// The first of its own weights.
     pub(in crate::model) first: WeightId,
-    /// Those of its own weights that are cut out of tensors.
-    pub(in crate::model) cuts: BTreeMap<WeightId, Cut>,
+    /// Which row of its tensor each row is, of those of its own weights that have another order.
+    pub(in crate::model) orders: BTreeMap<WeightId, Vec<u32>>,
 }
 
 /// The embedding matrix of a graph.
@@ -72,7 +72,7 @@ impl HiddenStateGraph {
         let first = list.next();
         let token_norm = list.gain("enorm.weight".to_owned(), width, 0.0)?;
         let hidden_norm = list.gain("hnorm.weight".to_owned(), width, 0.0)?;
-        let halves = list.columns(EH_PROJ, width, &[("tokens", width), ("hidden rows", width)])?;
+        let halves = list.columns(EH_PROJ, width, &[width, width])?;
         let naming = Naming { layers: "layers.", ..Naming::of(Container::Folder) };
         let recipe = Recipe::llama(config);
         let weights = LayerWeights::find(&mut list, naming, 0, config, &recipe)?;
@@ -97,6 +97,6 @@ impl HiddenStateGraph {
         frame.end(&mut graph, &recipe, x, norm, head)?;
         graph.set_text_rows(TextRows { layers: vec![verifier.layers()], graph: TextGraph::Same });
         verify::verify(&graph)?;
-        Ok(Self { graph, first, cuts: list.cuts })
+        Ok(Self { graph, first, orders: list.orders })
     }
 }

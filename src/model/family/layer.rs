@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::{
     experts::ExpertWeights,
-    frame::{Frame, linear},
+    frame::{Frame, biased, linear},
     recipe::{
-        Attending, AttentionWeights, Beside, HeadNorms, LayerWeights, MlpWeights, Norms, Recipe,
+        Attending, AttentionWeights, Beside, Biases, HeadNorms, LayerWeights, MlpWeights, Norms, Recipe,
         SubLayerWeights,
     },
     weights::{Naming, WeightList},
@@ -39,10 +39,15 @@ impl LayerWeights {
             found.transpose()
         };
         let before_attention = gain(list, is_before, "attn_norm", "input_layernorm", d)?;
+        let mut output_bias = None;
         let (sub_layer, attention_output) = match recipe.layers[index].taps {
             None => {
                 let attention = AttentionWeights::find(list, naming, index, config, recipe)?;
                 let output = list.find(name("attn_output", "self_attn.o_proj"), &[d, config.heads * e])?;
+                if recipe.biases == Biases::Attention {
+                    let name = naming.layer_bias(index, "attn_output", "self_attn.o_proj");
+                    output_bias = Some(list.vector(name, d, "a bias")?);
+                }
                 (SubLayerWeights::Attention(attention), output)
             }
             Some(taps) => {
@@ -82,6 +87,7 @@ impl LayerWeights {
             before_attention,
             sub_layer,
             attention_output,
+            output_bias,
             after_attention,
             before_mlp,
             mlp,
@@ -116,13 +122,13 @@ impl AttentionWeights {
         let bias = |list: &mut WeightList<'_>, gguf, folder, len| {
             list.vector(naming.layer_bias(index, gguf, folder), len, "a bias")
         };
-        let biases = match recipe.has_biases {
-            true => Some([
+        let biases = match recipe.biases {
+            Biases::Inputs | Biases::Attention => Some([
                 bias(list, "attn_q", "self_attn.q_proj", queries)?,
                 bias(list, "attn_k", "self_attn.k_proj", keys)?,
                 bias(list, "attn_v", "self_attn.v_proj", keys)?,
             ]),
-            false => None,
+            Biases::None => None,
         };
         let of_heads = match recipe.head_norms {
             HeadNorms::None => None,
@@ -136,7 +142,14 @@ impl AttentionWeights {
             ]),
             None => None,
         };
-        Ok(Self { query, key, value, biases, head_norms, beside: None })
+        let sinks = match recipe.has_sinks {
+            true => {
+                let name = naming.layer_vector(index, "attn_sinks.weight", "self_attn.sinks");
+                Some(list.vector(name, config.heads, "sinks")?)
+            }
+            false => None,
+        };
+        Ok(Self { query, key, value, biases, head_norms, sinks, beside: None })
     }
 }
 
@@ -161,7 +174,7 @@ pub(super) fn layer(
             graph.add(conv, &[gated, frame.slots, frame.tails], attention)?
         }
     };
-    let out = graph.add(linear(weights.attention_output), &[out], attention)?;
+    let out = graph.add(biased(weights.attention_output, weights.output_bias), &[out], attention)?;
     let out = frame.maybe_norm(graph, weights.after_attention, out, attention)?;
     let x = add(graph, recipe, x, out, attention)?;
 
@@ -209,7 +222,7 @@ fn attend(
     let appended = graph.add(append, &[k, v, slots, positions], group)?;
     let q = graph.add(Op::Scale { factor: recipe.score_scale }, &[q], group)?;
     let scoring = Scoring { scale: 1.0, softcap: recipe.score_softcap, window };
-    let attention = Op::Attention { layer, heads: config.heads, scoring, rope: None };
+    let attention = Op::Attention { layer, heads: config.heads, scoring, rope: None, sinks: weights.sinks };
     Ok(graph.add(attention, &[q, appended, tails, positions], group)?)
 }
 
@@ -222,10 +235,7 @@ fn products(
 ) -> Result<[ValueId; 3], ModelError> {
     let AttentionWeights { query, key, value, biases, .. } = weights;
     let biases: [Option<WeightId>; 3] = biases.map_or([None; 3], |biases| biases.map(Some));
-    let mut product = |weight: WeightId, bias: Option<WeightId>| {
-        let biases = bias.into_iter().collect();
-        graph.add(Op::Linear { weights: vec![weight], biases, norm: None, residual: false }, &[n], group)
-    };
+    let mut product = |weight: WeightId, bias: Option<WeightId>| graph.add(biased(weight, bias), &[n], group);
     Ok([product(*query, biases[0])?, product(*key, biases[1])?, product(*value, biases[2])?])
 }
 

@@ -49,7 +49,7 @@ pub(super) static LFM2_MOE: Family = Family {
     },
     graph: |source| {
         let mut recipe = recipe(source)?;
-        let experts = Experts::required(source, EXPERTS, "feed_forward.gate")?;
+        let experts = Experts::required(source, EXPERTS, "feed_forward.gate", None)?;
         let (normalised, scale, is_biased) = match source.fields.container() {
             Container::Gguf => {
                 let flag = |key: &str| source.fields.flag(&source.key(key, ""));

@@ -28,7 +28,7 @@ pub(in crate::model) static LLAMA: Family = Family {
 };
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let experts = Experts::read(source, Stored::BY_NUMBER, "block_sparse_moe.gate")?;
+    let experts = Experts::read(source, Stored::BY_NUMBER, "block_sparse_moe.gate", None)?;
     let recipe = Recipe { experts, ..Recipe::llama(source.config) };
     // The window of a folder that calls itself llama means nothing; a GGUF file has one only if the model does.
     let has_window = source.fields.text("model_type")? != Some("llama");

@@ -7,9 +7,11 @@
 mod accepted;
 mod block;
 mod eagle3;
+mod ernie4_5moe;
 mod experts;
 mod frame;
 mod gemma;
+mod gpt_oss;
 mod granite;
 mod hidden_state;
 mod layer;
@@ -19,6 +21,7 @@ mod olmo2;
 mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
 mod recipe;
@@ -35,7 +38,7 @@ pub(super) use block::BLOCK;
 pub(super) use eagle3::EAGLE3;
 pub(super) use hidden_state::HiddenStateGraph;
 pub(super) use llama::LLAMA;
-pub(super) use weights::{Cut, Naming};
+pub(super) use weights::Naming;
 
 use super::{Container, ModelConfig, ModelError, TensorTable, config::Fields};
 use crate::ir::{Graph, verify};
@@ -56,6 +59,9 @@ static FAMILIES: &[&Family] = &[
     &olmoe::OLMOE,
     &granite::GRANITE_MOE,
     &lfm2::LFM2_MOE,
+    &gpt_oss::GPT_OSS,
+    &qwen2moe::QWEN2MOE,
+    &ernie4_5moe::ERNIE4_5_MOE,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];

@@ -38,7 +38,7 @@ pub(super) static OLMOE: Family = Family {
 };
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate")?.normalised_by(
+    let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", None)?.normalised_by(
         source,
         "norm_topk_prob",
         false,

@@ -1,6 +1,10 @@
 //! Qwen 2: Llama with biases on queries, keys and values. DeepSeek's distilled models of its size are the same.
 
-use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
+use super::{
+    Family, Source, accepted,
+    frame::decoder,
+    recipe::{Biases, Recipe},
+};
 use crate::{ir::Graph, model::ModelError};
 use ygg_kernels::RopePairing;
 
@@ -18,7 +22,7 @@ pub(super) static QWEN2: Family = Family {
 };
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let recipe = Recipe { has_biases: true, ..Recipe::llama(source.config) };
+    let recipe = Recipe { biases: Biases::Inputs, ..Recipe::llama(source.config) };
     decoder(source, &optional_window(source, recipe)?)
 }
 

@@ -25,17 +25,23 @@ pub(super) static QWEN3MOE: Family = Family {
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     // GGUF files do not say it: all published models divide by the sum.
-    let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate")?.normalised_by(
+    let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", None)?.normalised_by(
         source,
         "norm_topk_prob",
         true,
     )?;
     let mut recipe =
         Recipe { head_norms: HeadNorms::EachHead, experts: Some(experts), ..Recipe::llama(source.config) };
+    route_layers(source, &mut recipe)?;
+    decoder(source, &optional_window(source, recipe)?)
+}
+
+/// Leaves MLPs in the layers in which the configuration says that there are some.
+pub(super) fn route_layers(source: &Source<'_>, recipe: &mut Recipe) -> Result<(), ModelError> {
     let every = source.fields.count("decoder_sparse_step")?.unwrap_or(1).max(1);
     let dense = source.fields.counts("mlp_only_layers")?.unwrap_or_default();
     for (layer, rule) in recipe.layers.iter_mut().enumerate() {
         rule.is_routed = (layer + 1).is_multiple_of(every) && !dense.contains(&layer);
     }
-    decoder(source, &optional_window(source, recipe)?)
+    Ok(())
 }

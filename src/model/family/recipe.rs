@@ -32,6 +32,17 @@ pub(super) enum HeadNorms {
     AllHeads,
 }
 
+/// Which products of attention have biases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Biases {
+    /// None.
+    None,
+    /// Those that make queries, keys and values.
+    Inputs,
+    /// These and the output's.
+    Attention,
+}
+
 /// How one layer attends, or what it does instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LayerRule {
@@ -52,8 +63,10 @@ pub(super) struct Recipe {
     pub(super) norms: Norms,
     /// What of queries and keys is normalised, before they turn.
     pub(super) head_norms: HeadNorms,
-    /// Whether the products of queries, keys and values have biases.
-    pub(super) has_biases: bool,
+    /// Which products of attention have biases.
+    pub(super) biases: Biases,
+    /// Whether each query head has a score without a value.
+    pub(super) has_sinks: bool,
     /// Whether files have queries, keys and values in one tensor, and gate and up in one.
     pub(super) has_fused_tensors: bool,
     /// Function of the MLPs' gates.
@@ -88,7 +101,8 @@ impl Recipe {
         Self {
             norms: Norms::Before,
             head_norms: HeadNorms::None,
-            has_biases: false,
+            biases: Biases::None,
+            has_sinks: false,
             has_fused_tensors: false,
             function: Nonlinearity::Silu,
             gain_offset: 0.0,
@@ -170,6 +184,7 @@ pub(super) struct LayerWeights {
     pub(super) sub_layer: SubLayerWeights,
     /// Of what is in place of attention, too.
     pub(super) attention_output: WeightId,
+    pub(super) output_bias: Option<WeightId>,
     pub(super) after_attention: Option<WeightId>,
     pub(super) before_mlp: Option<WeightId>,
     pub(super) mlp: MlpWeights,
@@ -197,6 +212,8 @@ pub(super) struct AttentionWeights {
     pub(super) biases: Option<[WeightId; 3]>,
     /// Of queries and keys.
     pub(super) head_norms: Option<[WeightId; 2]>,
+    /// Of query heads.
+    pub(super) sinks: Option<WeightId>,
     /// Other rows whose products are added, if there are some.
     pub(super) beside: Option<Beside>,
 }

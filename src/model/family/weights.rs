@@ -1,12 +1,9 @@
 //! Weights of a graph: looked up in the tensor table by the names of the container, with checked shapes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    ir::{HeadTokens, WeightId, WeightSpec},
+    ir::{Elements, HeadTokens, WeightId, WeightSpec},
     model::{Container, ModelError, TensorTable, draft_vocabulary::DraftVocabulary},
 };
 use ygg_kernels::WeightFormat;
@@ -66,25 +63,14 @@ impl Naming {
 pub(super) struct WeightList<'a> {
     pub(super) tensors: &'a TensorTable,
     pub(super) specs: Vec<WeightSpec>,
-    /// Weights that are cut out of tensors in another way than by successive rows.
-    pub(super) cuts: BTreeMap<WeightId, Cut>,
-}
-
-/// Elements of a matrix in a file.
-#[derive(Clone, Debug)]
-pub(in crate::model) struct Cut {
-    /// The tensor.
-    pub(in crate::model) name: String,
-    /// Columns of the part.
-    pub(in crate::model) columns: Range<usize>,
-    /// Its rows in their order, if that is not the tensor's.
-    pub(in crate::model) rows: Option<Vec<u32>>,
+    /// Weights whose rows are in another order than their tensors': which row of the tensor each is.
+    pub(super) orders: BTreeMap<WeightId, Vec<u32>>,
 }
 
 impl<'a> WeightList<'a> {
     /// A list of weights of these tensors, after others.
     pub(super) fn after(tensors: &'a TensorTable, specs: Vec<WeightSpec>) -> Self {
-        Self { tensors, specs, cuts: BTreeMap::new() }
+        Self { tensors, specs, orders: BTreeMap::new() }
     }
 
     /// The number of the next weight.
@@ -92,7 +78,7 @@ impl<'a> WeightList<'a> {
         WeightId(u32::try_from(self.specs.len()).expect("layers are limited"))
     }
 
-    /// Matrices of as many rows as the tensor, which lie beside one another in it: what each is for, and its columns.
+    /// Matrices of as many rows as the tensor, which lie side by side in it, of so many columns.
     ///
     /// # Errors
     /// As [`find`](Self::find), and for columns that are no whole blocks of the tensor's format.
@@ -100,12 +86,13 @@ impl<'a> WeightList<'a> {
         &mut self,
         name: &str,
         rows: usize,
-        parts: &[(&str, usize)],
+        parts: &[usize],
     ) -> Result<Vec<WeightId>, ModelError> {
-        let format = self.format_of(name, &[rows, parts.iter().map(|(_, len)| len).sum()])?;
-        let mut start = 0;
-        let mut part = |(what, len): &(&str, usize)| {
-            if format.row_bytes(start).is_none() || format.row_bytes(*len).is_none() {
+        let row_step = parts.iter().sum();
+        let format = self.format_of(name, &[rows, row_step])?;
+        let mut first = 0;
+        let mut part = |len: &usize| {
+            if format.row_bytes(first).is_none() || format.row_bytes(*len).is_none() {
                 let found = format!("parts of {len} columns in {format:?}");
                 return Err(ModelError::unsupported(
                     format_args!("tensor `{name}`"),
@@ -113,11 +100,9 @@ impl<'a> WeightList<'a> {
                     "F32, F16, BF16",
                 ));
             }
-            let id = self.push(WeightSpec::new(format!("{name} of {what}"), rows, *len, format));
-            let cut = Cut { name: name.to_owned(), columns: start..start + len, rows: None };
-            self.cuts.insert(id, cut);
-            start += len;
-            Ok(id)
+            let elements = Elements { first, row_step, column_step: 1 };
+            first += len;
+            Ok(self.push(WeightSpec { elements, ..WeightSpec::new(name, rows, *len, format) }))
         };
         parts.iter().map(&mut part).collect()
     }
@@ -133,8 +118,8 @@ impl<'a> WeightList<'a> {
         rows: Vec<u32>,
     ) -> Result<WeightId, ModelError> {
         let format = self.format_of(name, &[rows.len(), columns])?;
-        let id = self.push(WeightSpec::new(format!("{name} in order"), rows.len(), columns, format));
-        self.cuts.insert(id, Cut { name: name.to_owned(), columns: 0..columns, rows: Some(rows) });
+        let id = self.push(WeightSpec::new(name, rows.len(), columns, format));
+        self.orders.insert(id, rows);
         Ok(id)
     }
 
@@ -170,8 +155,7 @@ impl<'a> WeightList<'a> {
     /// [`ModelError`], which names the first.
     pub(super) fn refuse_others(&self, read: &[&str]) -> Result<(), ModelError> {
         let own = self.specs.iter().map(|spec| spec.name.as_str());
-        let cut = self.cuts.values().map(|cut| cut.name.as_str());
-        let read: BTreeSet<&str> = own.chain(cut).chain(read.iter().copied()).collect();
+        let read: BTreeSet<&str> = own.chain(read.iter().copied()).collect();
         match self.tensors.keys().find(|name| !read.contains(name.as_str())) {
             Some(name) => Err(ModelError::unsupported(
                 format_args!("tensor `{name}`"),
@@ -204,14 +188,38 @@ impl<'a> WeightList<'a> {
     ) -> Result<Vec<WeightId>, ModelError> {
         let format = self.format_of(&name, shape)?;
         let columns = shape[shape.len() - 1];
-        let mut first_row = 0;
+        let mut first = 0;
         let mut part = |rows: &usize| {
-            let whole = WeightSpec::new(name.clone(), *rows, columns, format);
-            let part = WeightSpec { first_row, ..whole };
-            first_row += rows;
-            self.push(part)
+            let elements = Elements { first, ..Elements::in_order(columns) };
+            first += rows * columns;
+            self.push(WeightSpec { elements, ..WeightSpec::new(name.clone(), *rows, columns, format) })
         };
         Ok(rows.iter().map(&mut part).collect())
+    }
+
+    /// Weights of so many rows and columns, whose elements are where `elements` say in one tensor of this name and
+    /// shape. Vectors, of one row, must be numbers.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find) and, of vectors, [`vector`](Self::vector).
+    pub(super) fn spread(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        [rows, columns]: [usize; 2],
+        elements: impl IntoIterator<Item = Elements>,
+    ) -> Result<Vec<WeightId>, ModelError> {
+        let format = self.format_of(name, shape)?;
+        let of = |elements| {
+            let spec = WeightSpec { elements, ..WeightSpec::new(name, rows, columns, format) };
+            if rows == 1 { self.dense(spec, "vectors") } else { Ok(self.push(spec)) }
+        };
+        elements.into_iter().map(of).collect()
+    }
+
+    /// Whether a tensor is of single numbers; of one that is not there, too.
+    pub(super) fn is_dense(&self, name: &str) -> bool {
+        self.tensors.get(name).is_none_or(|info| info.format.is_dense())
     }
 
     /// The gain of a norm, `[len]`, and what is added to its elements.
@@ -230,6 +238,16 @@ impl<'a> WeightList<'a> {
     /// As [`find`](Self::find), and for a quantised tensor.
     pub(super) fn vector(&mut self, name: String, len: usize, what: &str) -> Result<WeightId, ModelError> {
         let format = self.format_of(&name, &[len])?;
+        self.dense(WeightSpec::new(name, 1, len, format), what)
+    }
+
+    /// A vector, `[len]` or `[1, len]`; errors say `what` it is.
+    ///
+    /// # Errors
+    /// As [`vector`](Self::vector).
+    pub(super) fn row(&mut self, name: String, len: usize, what: &str) -> Result<WeightId, ModelError> {
+        let is_matrix = self.tensors.get(&name).is_some_and(|info| info.shape.len() == 2);
+        let format = self.format_of(&name, &[1, len][usize::from(!is_matrix)..])?;
         self.dense(WeightSpec::new(name, 1, len, format), what)
     }
 

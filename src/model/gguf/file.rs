@@ -156,7 +156,12 @@ impl TensorEntry {
         }
         let offset = reader.u64(what)?;
         let len = tensor_bytes(&name, &shape, format)?;
-        Ok(Self { info: TensorInfo { shape, format, file: 0, bytes: 0..len }, name, offset, is_integers })
+        Ok(Self {
+            info: TensorInfo { shape, format, file: 0, bytes: 0..len, scales: None },
+            name,
+            offset,
+            is_integers,
+        })
     }
 }
 

@@ -183,11 +183,13 @@ pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelCon
 pub(super) fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelConfig, ModelError> {
     if let Some(method) = json.object("quantization_config")? {
         let method = method.text("quant_method")?.unwrap_or("unnamed").to_owned();
-        return Err(ModelError::unsupported(
-            "key `quantization_config`",
-            format_args!("`{method}`"),
-            "F32, F16 and BF16 weights, or a GGUF file",
-        ));
+        if method != "mxfp4" {
+            return Err(ModelError::unsupported(
+                "key `quantization_config`",
+                format_args!("`{method}`"),
+                "F32, F16, BF16 and `mxfp4` weights, or a GGUF file",
+            ));
+        }
     }
     let keys = keys(json);
     let vocabulary = json.required(json.count(&keys.vocabulary)?, &keys.vocabulary, "an integer above 0")?;

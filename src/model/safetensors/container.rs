@@ -1,6 +1,6 @@
 //! One safetensors file: its tensor table. The format: <https://github.com/huggingface/safetensors#format>.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, ops::Range};
 
 use ::safetensors::{Dtype, tensor::Metadata};
 use serde::{
@@ -9,6 +9,7 @@ use serde::{
 };
 use ygg_kernels::WeightFormat;
 
+use super::mxfp4;
 use crate::{
     model::{ModelError, TensorInfo, TensorTable, tensor_bytes},
     storage::json_fault,
@@ -23,8 +24,21 @@ const METADATA: &str = "__metadata__";
 pub struct SafetensorsFile {
     /// Tensors by name; all in file 0.
     pub tensors: TensorTable,
+    /// Tensors of bytes, which are parts of matrices.
+    pub octets: BTreeMap<String, Octets>,
     /// Bytes of length field and JSON header.
     pub header_bytes: usize,
+}
+
+/// A tensor of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Octets {
+    /// Dimensions, outermost first.
+    pub shape: Vec<usize>,
+    /// Which of the model's files, in order of name.
+    pub file: usize,
+    /// Place in that file.
+    pub bytes: Range<usize>,
 }
 
 /// Tensors of integers by name.
@@ -90,7 +104,7 @@ pub(super) fn parse_beside(
         let expected = format!("{stated} bytes, as the header says");
         return Err(ModelError::invalid("safetensors data", expected, found));
     }
-    let (mut tensors, mut read) = (TensorTable::new(), Integers::new());
+    let (mut tensors, mut octets, mut read) = (TensorTable::new(), BTreeMap::new(), Integers::new());
     for name in names.into_keys().filter(|name| name != METADATA) {
         let info = metadata.info(&name).expect("the header's keys are its tensors");
         let (start, end) = info.data_offsets;
@@ -107,6 +121,10 @@ pub(super) fn parse_beside(
             Dtype::F32 => WeightFormat::F32,
             Dtype::F16 => WeightFormat::F16,
             Dtype::BF16 => WeightFormat::BF16,
+            Dtype::U8 if mxfp4::is_part(&name) => {
+                octets.insert(name, Octets { shape: info.shape.clone(), file: 0, bytes: place });
+                continue;
+            }
             other => {
                 return Err(ModelError::unsupported(
                     format_args!("tensor `{name}`"),
@@ -117,9 +135,10 @@ pub(super) fn parse_beside(
         };
         let expected = tensor_bytes(&name, &info.shape, format)?;
         assert_eq!(end - start, expected, "the safetensors crate checks sizes");
-        tensors.insert(name, TensorInfo { shape: info.shape.clone(), format, file: 0, bytes: place });
+        let shape = info.shape.clone();
+        tensors.insert(name, TensorInfo { shape, format, file: 0, bytes: place, scales: None });
     }
-    Ok((SafetensorsFile { tensors, header_bytes }, read))
+    Ok((SafetensorsFile { tensors, octets, header_bytes }, read))
 }
 
 /// The elements of a tensor of integers; `None` if it is of something else.

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     block_json::{block_config, is_block},
     config_json::{Object, chat_template, config, hidden_state_config, is_hidden_state},
-    container::{self, Integers},
+    container::{self, Integers, Octets},
     eagle3_json::{MAPS, eagle3_config, is_eagle3},
+    mxfp4,
 };
 use crate::model::{
-    HiddenStateParts, Identity, ModelError, Parts, TensorTable, VocabularySource,
+    HiddenStateParts, Identity, ModelError, Parts, TensorInfo, TensorTable, VocabularySource,
     draft_vocabulary::DraftVocabulary, family::Source, hidden_state::Layout,
 };
 
@@ -44,10 +45,11 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
     let identity = Identity::default().with(folder.config).with(&folder.tokenizer);
     let json = Object::parse(folder.config).map_err(in_file("config.json"))?;
     let config = config(&json, folder.name).map_err(in_file("config.json"))?;
-    let (tensors, _, identity) = tensors_of(folder.path, &folder.shards, &[], identity)?;
+    let FolderTensors { tensors, shards, identity, .. } =
+        tensors_of(folder.path, &folder.shards, &[], identity)?;
     for (tensor, shard) in folder.weight_map.iter().flatten() {
-        let found = tensors.get(tensor).map(|info| shard_of(info, &folder));
-        if found != Some(shard) {
+        let found = shards.get(tensor).map(|index| folder.shards[*index].0.as_str());
+        if found != Some(shard.as_str()) {
             let found = found.unwrap_or("no shard");
             let error =
                 ModelError::invalid(format_args!("tensor `{tensor}`"), format_args!("it in {shard}"), found);
@@ -107,7 +109,7 @@ pub(in crate::model) fn describe_hidden_state(
     let is_own = is_hidden_state(&json).map_err(in_config)?;
     let integers: &[&str] = if is_own { &[] } else { &MAPS };
     let identity = Identity::default().with(config);
-    let (tensors, mut maps, identity) = tensors_of(path, &shards, integers, identity)?;
+    let FolderTensors { tensors, mut maps, identity, .. } = tensors_of(path, &shards, integers, identity)?;
     if is_own {
         let (config, verifier) = hidden_state_config(&json, name).map_err(in_config)?;
         return Ok(HiddenStateParts { config, verifier, layout: Layout::HiddenState, identity, tensors });
@@ -128,33 +130,44 @@ pub(in crate::model) fn describe_hidden_state(
     Ok(HiddenStateParts { config, verifier, layout: Layout::Eagle3(head), identity, tensors })
 }
 
-/// The tensors of all shards, those of integers apart, and the identity with their headers.
+/// What the shards of a folder hold.
+struct FolderTensors {
+    tensors: TensorTable,
+    /// Tensors of integers.
+    maps: Integers,
+    /// The number of the shard that each tensor is in, by its name in the file.
+    shards: BTreeMap<String, usize>,
+    /// With the headers of all.
+    identity: Identity,
+}
+
+/// The tensors of all shards.
 fn tensors_of(
     path: &Path,
     shards: &[(String, &[u8])],
     integers: &[&str],
     mut identity: Identity,
-) -> Result<(TensorTable, Integers, Identity), ModelError> {
-    let (mut tensors, mut maps) = (TensorTable::new(), Integers::new());
+) -> Result<FolderTensors, ModelError> {
+    let (mut tensors, mut octets, mut maps) = (TensorTable::new(), BTreeMap::new(), Integers::new());
+    let mut places = BTreeMap::<String, usize>::new();
     for (index, (name, bytes)) in shards.iter().enumerate() {
         let shard = container::parse_beside(bytes, integers);
         let (shard, read) = shard.map_err(|error| error.in_file(&path.join(name)))?;
         maps.extend(read);
         identity = identity.with(&bytes[..shard.header_bytes]);
-        for (tensor, mut info) in shard.tensors {
-            info.file = index;
-            if let Some(other) = tensors.get(&tensor) {
-                let first = &shards[other.file].0;
+        for tensor in shard.tensors.keys().chain(shard.octets.keys()) {
+            if let Some(other) = places.insert(tensor.clone(), index) {
+                let first = &shards[other].0;
                 let found = format!("one in {first} and one in {name}");
                 let error = ModelError::invalid(format_args!("tensor `{tensor}`"), "one tensor", found);
                 return Err(error.in_file(path));
             }
-            tensors.insert(tensor, info);
         }
+        let in_shard = |(tensor, info)| (tensor, TensorInfo { file: index, ..info });
+        tensors.extend(shard.tensors.into_iter().map(in_shard));
+        let in_shard = |(tensor, info)| (tensor, Octets { file: index, ..info });
+        octets.extend(shard.octets.into_iter().map(in_shard));
     }
-    Ok((tensors, maps, identity))
-}
-
-fn shard_of<'a>(info: &crate::model::TensorInfo, folder: &'a FolderBytes<'_>) -> &'a str {
-    &folder.shards[info.file].0
+    mxfp4::join(octets, &mut tensors).map_err(|error| error.in_file(path))?;
+    Ok(FolderTensors { tensors, maps, shards: places, identity })
 }

@@ -17,7 +17,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Mxfp4Config
 
 HERE = Path(__file__).resolve().parent
 TEXT_TOKENS = 96
@@ -30,16 +30,28 @@ COMMON = dict(
 )
 
 
-def family(architecture, model_type, arch, logit_std=2.0, final_gain=1.0, permute=False, lengths=(TEXT_TOKENS,), **config):
+def family(architecture, model_type, arch, logit_std=2.0, final_gain=1.0, permute=False, lengths=(TEXT_TOKENS,),
+           mxfp4=None, **config):
     """`final_gain`: mean gain of the last norm; above 1 it allows small tied embeddings, which the layers outweigh.
-    `permute`: rows of Q and K are reordered for rotation of adjacent pairs. `lengths`: tokens of each text."""
+    `permute`: rows of Q and K are reordered for rotation of adjacent pairs. `lengths`: tokens of each text.
+    `mxfp4`: the container, `folder` or `gguf`, that has experts in this format; in the other one they are numbers."""
     config = {k: v for k, v in {**COMMON, **config}.items() if v is not DROP}
     config = {"architectures": [architecture], "model_type": model_type, "torch_dtype": "bfloat16", **config}
     return dict(config=config, arch=arch, logit_std=logit_std, final_gain=final_gain,
-                permute=permute, lengths=lengths)
+                permute=permute, lengths=lengths, mxfp4=mxfp4)
 
 
 DROP = object()
+
+
+def gpt_oss(mxfp4):
+    return family("GptOssForCausalLM", "gpt_oss", "gpt-oss", mxfp4=mxfp4, head_dim=24,
+                  attention_bias=True, intermediate_size=32, num_local_experts=5, num_experts_per_tok=2,
+                  experts_per_token=2, swiglu_limit=7.0, rope_theta=150000, sliding_window=21,
+                  layer_types=["sliding_attention", "full_attention"],
+                  rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                                    original_max_position_embeddings=32))
+
 
 # In the style of published config.json files; lfm2 and olmo2 in the newer one, with `rope_parameters`.
 FAMILIES = {
@@ -98,6 +110,19 @@ FAMILIES = {
                       num_dense_layers=1, use_expert_bias=True, norm_topk_prob=True, routed_scaling_factor=1.25,
                       rms_norm_eps=DROP, norm_eps=1e-5, rope_theta=DROP,
                       rope_parameters=dict(rope_type="default", rope_theta=1000000.0)),
+    "gpt_oss": gpt_oss("folder"),
+    "gpt_oss_numbers": gpt_oss("gguf"),
+    "qwen2moe": family("Qwen2MoeForCausalLM", "qwen2_moe", "qwen2moe", hidden_size=48, moe_intermediate_size=24,
+                       shared_expert_intermediate_size=40, num_experts=7, num_experts_per_tok=3, norm_topk_prob=False,
+                       decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False),
+    "granitemoeshared": family("GraniteMoeSharedForCausalLM", "granitemoeshared", "granitemoe", permute=True,
+                               tie_word_embeddings=True, hidden_size=48, intermediate_size=24, num_local_experts=6,
+                               num_experts_per_tok=2, shared_intermediate_size=40, attention_multiplier=0.15625,
+                               embedding_multiplier=0.75, residual_multiplier=0.625, logits_scaling=2.5, final_gain=6.0),
+    "ernie4_5_moe": family("Ernie4_5_MoeForCausalLM", "ernie4_5_moe", "ernie4_5-moe", tie_word_embeddings=True,
+                           hidden_size=48, moe_intermediate_size=16, moe_num_experts=6, moe_k=2,
+                           moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1,
+                           moe_norm_min=1e-12, use_bias=False, rope_theta=500000.0),
 }
 
 # What converters call the matrices of experts: gate, up, down.
@@ -108,6 +133,19 @@ def exact(values):
     """The nearest values that BF16 and F16 both represent."""
     values = values.to(torch.bfloat16).to(torch.float32)
     return torch.where(values.abs() < 2.0**-16, torch.zeros_like(values), values)
+
+
+def in_mxfp4(values):
+    """The nearest values in blocks of 32 along the last dimension; codes `[..., K / 32, 16]` and scales `[..., K / 32]`
+    as folders have them."""
+    blocks = values.reshape(*values.shape[:-1], -1, 32)
+    powers = torch.floor(torch.log2(blocks.abs().amax(-1, keepdim=True))) - 2
+    table = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    table = torch.cat([table, -table])
+    codes = ((blocks / 2**powers)[..., None] - table).abs().argmin(-1)
+    rounded = (table[codes] * 2**powers).reshape(values.shape)
+    codes = codes.to(torch.uint8)
+    return rounded, codes[..., ::2] | codes[..., 1::2] << 4, (powers[..., 0] + 127).to(torch.uint8)
 
 
 def fill(model, spec, seed):
@@ -124,8 +162,18 @@ def fill(model, spec, seed):
             mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
             mean = spec["final_gain"] if name == "model.norm.weight" else mean
             values = mean - float(gains_are_offsets) + 0.25 * noise
-        elif name.endswith(".bias"):
-            values = 0.5 * noise
+        elif name.endswith("e_score_correction_bias"):
+            values = 0.1 * noise
+        elif name.endswith(".bias") or name.endswith("_bias"):
+            # What all rows add alike would hide the rest.
+            values = (0.1 if any(x in name for x in ("o_proj", "down_proj")) else 0.5) * noise
+        elif name.endswith("sinks"):
+            values = 2.0 * noise
+        elif spec["mxfp4"] and ".experts." in name:
+            # Many products beyond the bound of the gate. Rows and columns are swapped.
+            gain = 3.0 if "gate_up" in name else 0.1
+            values = gain * noise.transpose(1, 2).contiguous() / math.sqrt(parameter.shape[1])
+            values = in_mxfp4(values)[0].transpose(1, 2)
         elif name == "lm_head.weight":
             values = head_std * noise
         elif "embed_tokens" in name:
@@ -197,10 +245,18 @@ def write_metadata(writer, c, spec):
         writer.add_value_length(head_dim)
     if arch in ("llama", "granite", "granitemoe", "smollm3"):
         writer.add_rope_dimension_count(head_dim)
-    experts = c.get("num_experts", c.get("num_local_experts"))
+    experts = c.get("num_experts", c.get("num_local_experts", c.get("moe_num_experts")))
     if experts:
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(c["num_experts_per_tok"])
+        writer.add_expert_used_count(c.get("num_experts_per_tok", c.get("moe_k")))
+    for shared in ("shared_expert_intermediate_size", "shared_intermediate_size"):
+        if shared in c:
+            writer.add_expert_shared_feed_forward_length(c[shared])
+    if arch == "ernie4_5-moe":
+        writer.add_interleave_moe_layer_step(c["moe_layer_interval"])
+        writer.add_leading_dense_block_count(c["moe_layer_start_index"])
+        writer.add_expert_shared_count(c["moe_num_shared_experts"])
+        writer.add_expert_shared_feed_forward_length(c["moe_intermediate_size"] * c["moe_num_shared_experts"])
     if "moe_intermediate_size" in c:
         writer.add_expert_feed_forward_length(c["moe_intermediate_size"])
     if arch == "lfm2moe":
@@ -208,6 +264,8 @@ def write_metadata(writer, c, spec):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_norm(c["norm_topk_prob"])
         writer.add_expert_weights_scale(c["routed_scaling_factor"])
+    if arch == "gpt-oss":
+        writer.add_expert_feed_forward_length(c["intermediate_size"])
     if arch.startswith("lfm2"):
         attention = [t == "full_attention" for t in c["layer_types"]]
         writer.add_head_count_kv([c["num_key_value_heads"] if x else 0 for x in attention])
@@ -276,12 +334,29 @@ def with_experts_together(weights):
         if each:
             layer, number, part = each.groups()
             of_experts.setdefault(f"{layer}mlp.experts.{EXPERT_PARTS.get(part, part)}.weight", {})[int(number)] = tensor
+        elif name.endswith("shared_mlp.input_linear.weight"):
+            layer = name.removesuffix("shared_mlp.input_linear.weight")
+            for part, half in zip(("gate_proj", "up_proj"), tensor.chunk(2)):
+                together[f"{layer}mlp.shared_expert.{part}.weight"] = half.contiguous()
+        elif name.endswith("e_score_correction_bias"):
+            together[name.removesuffix("_bias") + ".bias"] = tensor.reshape(-1)
         elif name.endswith("input_linear.weight"):
             layer = name.removesuffix("block_sparse_moe.input_linear.weight")
             for part, half in zip(("gate_proj", "up_proj"), tensor.chunk(2, dim=1)):
                 together[f"{layer}mlp.experts.{part}.weight"] = half.contiguous()
         elif name.endswith("expert_bias"):
             together[f"{name}.bias"] = tensor
+        elif "mlp.experts.gate_up_proj" in name:
+            layer, kind = name.split("gate_up_proj")
+            tensor = tensor if kind else tensor.transpose(1, 2)
+            for part, first in (("gate_proj", 0), ("up_proj", 1)):
+                together[f"{layer}{part}.{kind[1:] or 'weight'}"] = tensor[:, first::2].contiguous()
+        elif "mlp.experts.down_proj" in name and name.split(".")[-1].startswith("down_proj"):
+            kind = name.split("down_proj")[1]
+            together[f"{name.removesuffix(kind)}.{kind[1:] or 'weight'}"] = (
+                tensor if kind else tensor.transpose(1, 2).contiguous())
+        elif name.endswith("sinks"):
+            together[f"{name}.weight"] = tensor
         else:
             together[name] = tensor
     stacked = {name: torch.stack([parts[i] for i in range(len(parts))]) for name, parts in of_experts.items()}
@@ -306,8 +381,17 @@ def gguf_tensors(c, spec, weights):
             values = values + np.float32(1)
         # As llama.cpp's converter: a router stays as it is.
         dense = values.ndim in (2, 3) and "conv.conv" not in name and "ffn_gate_inp" not in new
+        dense = dense and not new.endswith(".bias")
         tensors[new] = values.astype(np.float16) if dense else values
     return tensors
+
+
+def in_gguf(values, name, spec):
+    """What a GGUF file has of a tensor, and of what type."""
+    if spec["mxfp4"] == "gguf" and "_exps.weight" in name:
+        kind = gguf.GGMLQuantizationType.MXFP4
+        return gguf.quants.quantize(values.astype(np.float32), kind), kind
+    return values, None
 
 
 def write_gguf(path, c, spec, tensors):
@@ -315,7 +399,8 @@ def write_gguf(path, c, spec, tensors):
     writer.add_name(f"random {c['model_type']}")
     write_metadata(writer, c, spec)
     for name, values in tensors.items():
-        writer.add_tensor(name, values)
+        stored, kind = in_gguf(values, name, spec)
+        writer.add_tensor(name, stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -324,7 +409,9 @@ def write_gguf(path, c, spec, tensors):
 
 def check_gguf(path, c, spec, tensors, weights):
     """The file read back holds what was written, and undoing the converter's changes gives the weights."""
-    read = {t.name: np.array(t.data) for t in gguf.GGUFReader(path).tensors}
+    packed = gguf.GGMLQuantizationType.MXFP4
+    read = {t.name: gguf.quants.dequantize(t.data, packed).astype(np.float16) if t.tensor_type == packed
+            else np.array(t.data) for t in gguf.GGUFReader(path).tensors}
     assert read.keys() == tensors.keys(), read.keys() ^ tensors.keys()
     for name, values in tensors.items():
         assert read[name].dtype == values.dtype and np.array_equal(read[name], values), name
@@ -343,6 +430,16 @@ def check_gguf(path, c, spec, tensors, weights):
         assert np.array_equal(values, original), name
 
 
+def in_file(name, values):
+    """The tensors that a folder in MXFP4 has of one of a model."""
+    if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+        return [(name, values)]
+    turned = values.float().transpose(1, 2).contiguous()
+    rounded, codes, scales = in_mxfp4(turned)
+    assert torch.equal(rounded, turned), name
+    return [(f"{name}_blocks", codes.contiguous()), (f"{name}_scales", scales.contiguous())]
+
+
 def make(name, seed):
     spec = FAMILIES[name]
     c = spec["config"]
@@ -359,18 +456,26 @@ def make(name, seed):
     with tempfile.TemporaryDirectory() as saved:
         model.save_pretrained(saved)
         stored = load_file(Path(saved) / "model.safetensors")
-    kept = {k: v.dtype if k.endswith("expert_bias") else torch.bfloat16 for k, v in stored.items()}
+    with_bytes = spec["mxfp4"] == "folder"
+    kept = {k: v.dtype if k.endswith(("expert_bias", "correction_bias")) else torch.bfloat16 for k, v in stored.items()}
     weights = {k: v.to(kept[k]).contiguous() for k, v in stored.items()}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    files = weights
+    if with_bytes:
+        files = dict(pair for k, v in weights.items() for pair in in_file(k, v))
+        c = {**c, "quantization_config": {"quant_method": "mxfp4"}}
+        (folder / "config.json").write_text(json.dumps(c, indent=2) + "\n")
+    save_file(files, folder / "model.safetensors", metadata={"format": "pt"})
     # What is published is what is run: the model is loaded again from the files.
+    as_numbers = dict(quantization_config=Mxfp4Config(dequantize=True)) if with_bytes else {}
     model, report = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True, **as_numbers)
     assert not any(report.values()), report
     model.eval()
 
     tensors = gguf_tensors(c, spec, with_experts_together(weights))
     write_gguf(folder / "model.gguf", c, spec, tensors)
-    check_gguf(folder / "model.gguf", c, spec, tensors, with_experts_together(load_file(folder / "model.safetensors")))
+    check_gguf(folder / "model.gguf", c, spec, tensors,
+               with_experts_together(weights if with_bytes else load_file(folder / "model.safetensors")))
 
     print(f"{name}: {sum(p.numel() for p in weights.values())} weights")
     texts = [run(model, make_text(n, c["vocab_size"], seed + 1000 + i)) for i, n in enumerate(spec["lengths"])]
@@ -384,7 +489,8 @@ def make(name, seed):
 def main():
     torch.set_num_threads(1)
     for name in sys.argv[1:] or FAMILIES:
-        make(name, 23 + list(FAMILIES).index(name))
+        # The two of gpt-oss are one model.
+        make(name, 23 + list(FAMILIES).index(name.removesuffix("_numbers")))
 
 
 if __name__ == "__main__":

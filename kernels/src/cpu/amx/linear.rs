@@ -19,7 +19,7 @@ use crate::{
         activations::Layout,
         avx512::{
             self,
-            lanes::{load, nonlinear, store, store_bf16},
+            lanes::{gated, load, store, store_bf16},
             rms_norm::{normed, scale},
         },
         packing::{BLOCK, TILE},
@@ -138,7 +138,7 @@ pub(super) fn linear_gated<T: Tiles>(
             products(&mut registers, weights, 2 * tile + 1, &chunk, &mut up);
             for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(chunk.rows).enumerate() {
                 let out = out.span(chunk.first_row + r, outputs(weights, tile));
-                store(out, 0, _mm512_mul_ps(nonlinear(function, load(gate, 0)), load(up, 0)));
+                store(out, 0, gated(function, load(gate, 0), load(up, 0)));
             }
         }
     }

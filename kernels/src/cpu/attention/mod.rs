@@ -11,7 +11,8 @@
 //!    position, from zero. Over codes, the weights of this chain are those times the scales of the values.
 //! 3. *Join.* Partitions in order, [`fold`]: what has the smaller maximum is multiplied with `exp` of the difference
 //!    and added to what has the larger, by one fused product.
-//! 4. *Result.* `o` times `1 / l`.
+//! 4. *Result.* `o` times `1 / l`. With a sink `s`, `m'` is the larger of `m` and `s`, and `o` is multiplied with
+//!    `exp(m - m')` divided by the fused sum `l * exp(m - m') + exp(s - m')`.
 //!
 //! Nothing of it depends on slots, on other rows, or on how units and partitions are dealt to threads.
 
@@ -96,7 +97,8 @@ impl WholeUnits<'_> {
             }
             for (unit, mark) in marks.iter().enumerate().take(team.count()) {
                 let (w, columns) = team.place(unit);
-                finish(s, *mark, self.out.span(w, columns));
+                let sink = args.sink(team.unit(unit).head);
+                finish(s, *mark, sink, self.out.span(w, columns));
             }
             first += team.count();
         }
@@ -183,7 +185,7 @@ impl Work for Join<'_> {
                 let row = self.partials.row(item * per_head + unit % per_head);
                 fold(s, &mut mark, out, Mark { max: row[0], sum: row[1] }, &row[HEADER..], p == first);
             }
-            finish(s, mark, out);
+            finish(s, mark, args.sink(head), out);
         }
     }
 }
@@ -208,14 +210,21 @@ fn fold<S: Lanes>(s: S, mark: &mut Mark, out: &mut [f32], found: Mark, total: &[
     }
 }
 
-/// Divides by the sum of weights; zeros if there are none.
+/// Divides by the sum of weights, that of the sink among them; zeros if there are no others.
 #[inline(always)]
-fn finish<S: Lanes>(s: S, mark: Mark, out: &mut [f32]) {
+fn finish<S: Lanes>(s: S, mark: Mark, sink: Option<f32>, out: &mut [f32]) {
     if mark == Mark::NOTHING {
         out.fill(0.0);
         return;
     }
-    let inverse = s.splat(1.0 / mark.sum);
+    let inverse = match sink {
+        None => s.splat(1.0 / mark.sum),
+        Some(sink) => {
+            let max = s.splat(mark.max.max(sink));
+            let [kept, own] = [mark.max, sink].map(|score| exp(s, s.sub(s.splat(score), max)));
+            s.div(kept, s.fused(s.splat(mark.sum), kept, own))
+        }
+    };
     for at in (0..out.len()).step_by(LANES) {
         s.store_part(out, at, s.mul(s.load_part(out, at), inverse));
     }

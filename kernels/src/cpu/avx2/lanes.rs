@@ -53,12 +53,12 @@ pub(super) unsafe fn halves(at: *const u8) -> __m256 {
     _mm256_cvtph_ps(unsafe { _mm_loadu_si128(at.cast()) })
 }
 
-/// The function under a gate.
+/// `function(gate) * up`, as the function's definition says.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn nonlinear(function: Nonlinearity, x: __m256) -> __m256 {
+pub(super) fn gated(function: Nonlinearity, gate: __m256, up: __m256) -> __m256 {
     // SAFETY: callers have the features.
-    lanes::nonlinear(Eight(unsafe { Avx2::assume() }), function, x)
+    lanes::gated(Eight(unsafe { Avx2::assume() }), function, gate, up)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod dense;
 use dense::{BF16, F16, F32, dense};
 
 use super::{
-    lanes::{LANES, load, nonlinear, store},
+    lanes::{LANES, gated, load, store},
     rms_norm,
     vector::{VnniYmm, Ymm},
 };
@@ -111,7 +111,7 @@ pub(super) fn linear_gated<A: Arithmetic>(
         for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             for at in [0, LANES] {
-                store(out, at, _mm256_mul_ps(nonlinear(function, load(gate, at)), load(up, at)));
+                store(out, at, gated(function, load(gate, at), load(up, at)));
             }
         }
     }

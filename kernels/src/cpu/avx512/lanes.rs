@@ -51,10 +51,10 @@ pub(in crate::cpu) fn store_bf16(to: &mut [u8; 64], low: __m512, high: __m512) {
     }
 }
 
-/// The function under a gate.
+/// `function(gate) * up`, as the function's definition says.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-pub(in crate::cpu) fn nonlinear(function: Nonlinearity, x: __m512) -> __m512 {
+pub(in crate::cpu) fn gated(function: Nonlinearity, gate: __m512, up: __m512) -> __m512 {
     // SAFETY: callers have the features.
-    lanes::nonlinear(unsafe { Avx512::assume() }, function, x)
+    lanes::gated(unsafe { Avx512::assume() }, function, gate, up)
 }

@@ -5,7 +5,7 @@ mod dense;
 use dense::{BF16, BF16Pairs, F16, F32, dense, dense_pairs};
 
 use super::{
-    lanes::{load, nonlinear, store, store_bf16},
+    lanes::{gated, load, store, store_bf16},
     rms_norm,
     vector::Zmm,
 };
@@ -140,7 +140,7 @@ pub(in crate::cpu) fn linear_gated_by(
         let [gate, up] = &sums;
         for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
-            store(out, 0, _mm512_mul_ps(nonlinear(function, load(gate, 0)), load(up, 0)));
+            store(out, 0, gated(function, load(gate, 0), load(up, 0)));
         }
     }
 }

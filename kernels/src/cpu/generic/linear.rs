@@ -6,7 +6,7 @@ use crate::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, ProductOperands, floats},
         codes::{Array, Operands, Sums, TOGETHER, int8, native},
-        lanes::{Portable, Single, nonlinear},
+        lanes::{Portable, Single, gated},
         packing::{BLOCK, TILE, block_bytes, dense_block},
         prepare::prepare as prepare_rows,
         rms_norm,
@@ -66,7 +66,7 @@ pub(in crate::cpu) fn linear_gated(
         for r in 0..product.rows {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
             for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
-                *out = nonlinear(Single, function, *gate) * up;
+                *out = gated(Single, function, *gate, *up);
             }
         }
     }

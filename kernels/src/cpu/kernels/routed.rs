@@ -3,7 +3,7 @@
 use super::{Epilogue, Kernels};
 use crate::{
     Routed, Routes, Routing, Rows, RowsMut, WeightFormat,
-    cpu::{PackedLinear, TILE, activations::floats_mut, route::Route},
+    cpu::{PackedLinear, TILE, activations::floats_mut, generic, route::Route},
 };
 use std::ops::Range;
 
@@ -19,6 +19,8 @@ pub struct RoutedLinear<'a> {
     pub routes: Routes<'a>,
     /// Which side has a part for each expert.
     pub routed: Routed,
+    /// What is added to the products with each expert's matrix: vectors `[N]`, one after the other.
+    pub biases: Option<&'a [f32]>,
 }
 
 /// Bytes of what rows that use one expert have in a scratch: their inputs, and their results.
@@ -59,7 +61,8 @@ impl Kernels {
 
     /// Products with the matrices of experts, all of one format and shape `[N, K]`, for the columns
     /// `16 tiles.start .. 16 tiles.end` of every expert. The bits of a row are those of [`Kernels::linear`] with each
-    /// of its matrices; sums are in order of experts, whatever other rows use.
+    /// of its matrices, and of [`Kernels::add_bias`] with its biases; sums are in order of experts, whatever other rows
+    /// use.
     ///
     /// Rows that use an expert are gathered, so that its matrix is read once.
     ///
@@ -68,7 +71,7 @@ impl Kernels {
     /// not aligned to 64.
     pub fn routed_linear<'m>(
         self,
-        RoutedLinear { x, routes, routed }: RoutedLinear<'_>,
+        RoutedLinear { x, routes, routed, biases }: RoutedLinear<'_>,
         experts: usize,
         expert: impl Fn(usize) -> &'m PackedLinear,
         tiles: Range<usize>,
@@ -77,6 +80,7 @@ impl Kernels {
     ) {
         let (format, outputs, columns) = (expert(0).format(), expert(0).outputs(), expert(0).columns());
         routed.check(x, routes, [outputs, columns], &out);
+        assert!(biases.is_none_or(|biases| biases.len() == experts * outputs), "biases of {experts} experts");
         let own = TILE * tiles.start..outputs.min(TILE * tiles.end);
         if own.is_empty() {
             return;
@@ -102,7 +106,10 @@ impl Kernels {
             let results = &mut results[..count * own.len()];
             let window = RowsMut::window(results, own.clone(), outputs);
             self.linear(expert(number), &prepared, tiles.clone(), Epilogue::Store, window);
-            for (result, (w, place)) in results.chunks_exact(own.len()).zip(routes.of(number)) {
+            for (result, (w, place)) in results.chunks_exact_mut(own.len()).zip(routes.of(number)) {
+                if let Some(biases) = biases {
+                    generic::add_into(&biases[number * outputs..][own.clone()], result);
+                }
                 match routed {
                     Routed::Spread => {
                         let start = place * outputs;
@@ -111,7 +118,7 @@ impl Kernels {
                     Routed::Joined => {
                         let weight = routes.weight(w, place);
                         let sums = out.span(w, own.clone()).iter_mut();
-                        sums.zip(result).for_each(|(sum, x)| *sum += weight * x);
+                        sums.zip(result).for_each(|(sum, x)| *sum += weight * *x);
                     }
                 }
             }

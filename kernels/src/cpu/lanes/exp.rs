@@ -42,16 +42,25 @@ fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
     s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
 }
 
-/// The function under a gate.
+/// `function(gate) * up`, as the function's definition says.
 #[inline(always)]
-pub(in crate::cpu) fn nonlinear<S: LaneOps>(s: S, function: Nonlinearity, x: S::V) -> S::V {
+pub(in crate::cpu) fn gated<S: LaneOps>(s: S, function: Nonlinearity, gate: S::V, up: S::V) -> S::V {
     match function {
-        Nonlinearity::Silu => silu(s, x),
+        Nonlinearity::Silu => s.mul(silu(s, gate), up),
         Nonlinearity::GeluTanh => {
-            let square = s.mul(x, x);
+            let square = s.mul(gate, gate);
             let cubic = s.fused(s.splat(Nonlinearity::CUBIC as f32), square, s.splat(1.0));
-            let argument = s.mul(s.mul(s.splat(-Nonlinearity::SLOPE as f32), x), cubic);
-            s.div(x, s.add(s.splat(1.0), exp(s, argument)))
+            let argument = s.mul(s.mul(s.splat(-Nonlinearity::SLOPE as f32), gate), cubic);
+            s.mul(s.div(gate, s.add(s.splat(1.0), exp(s, argument))), up)
+        }
+        Nonlinearity::ClampedSilu => {
+            let bound = Nonlinearity::CLAMPED_BOUND as f32;
+            let [least, most, one] = [-bound, bound, 1.0].map(|x| s.splat(x));
+            // What is no number stays none: bounds give their second operand then.
+            let x = s.min(most, gate);
+            let argument = s.mul(s.splat(-Nonlinearity::CLAMPED_SLOPE as f32), x);
+            let factor = s.add(s.max(least, s.min(most, up)), one);
+            s.mul(s.div(x, s.add(one, exp(s, argument))), factor)
         }
     }
 }

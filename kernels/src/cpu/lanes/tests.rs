@@ -1,6 +1,6 @@
 //! Every lane operation of every tier here: equal to plain Rust to the last bit, and the exponential to its accuracy.
 
-use super::{LANES, Lanes, Portable, Single, Work, exp, nonlinear, single::fused};
+use super::{LANES, Lanes, Portable, Single, Work, exp, gated, single::fused};
 use crate::Nonlinearity;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{Avx2, Avx512};
@@ -122,7 +122,7 @@ impl Work for Exp {
 
     fn run<S: Lanes>(self, s: S) -> Self::Out {
         let x = s.load_part(&self.0, 0);
-        [stored(s, exp(s, x)), stored(s, nonlinear(s, Nonlinearity::Silu, x))]
+        [stored(s, exp(s, x)), stored(s, gated(s, Nonlinearity::Silu, x, s.splat(1.0)))]
     }
 }
 
