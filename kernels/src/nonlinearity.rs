@@ -10,6 +10,8 @@ pub enum Nonlinearity {
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section
     /// 2).
     GeluTanh,
+    /// `sigmoid(x)`: a gate between 0 and 1.
+    Sigmoid,
 }
 
 impl Nonlinearity {
@@ -23,6 +25,7 @@ impl Nonlinearity {
         match self {
             Self::Silu => "silu",
             Self::GeluTanh => "gelu_tanh",
+            Self::Sigmoid => "sigmoid",
         }
     }
 }

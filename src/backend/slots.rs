@@ -13,6 +13,22 @@ pub trait SlotMoves {
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);
 
+    /// The longest beginning of the first `len` committed slots that rows can follow: all of it, unless rows have a
+    /// state and no state that is kept is after so few rows.
+    fn resume_point(&self, len: usize) -> usize {
+        len
+    }
+
+    /// Forgets all slots but the first `len`, which are a [`resume_point`](Self::resume_point): what is kept of rows
+    /// together, not slot by slot.
+    ///
+    /// # Panics
+    /// If rows cannot follow those.
+    fn forget(&mut self, _len: usize) {}
+
+    /// Takes what is kept for that of `len` rows, whatever it is: for measuring.
+    fn assume(&mut self, _len: usize) {}
+
     /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
     fn moved_bytes(&self, slots: usize) -> usize;
 

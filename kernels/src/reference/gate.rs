@@ -5,6 +5,7 @@ use crate::{Nonlinearity, Rows, RowsMut};
 /// The function under a gate.
 pub fn nonlinear(function: Nonlinearity, x: f64) -> f64 {
     let argument = match function {
+        Nonlinearity::Sigmoid => return 1.0 / (1.0 + (-x).exp()),
         Nonlinearity::Silu => x,
         Nonlinearity::GeluTanh => Nonlinearity::SLOPE * (x + Nonlinearity::CUBIC * x * x * x),
     };

@@ -40,9 +40,14 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
                 None
             }
             OpWeights::Gain(norm) => Some(norm),
-            OpWeights::Vector(weight) => {
-                let used = if matches!(step.op, Op::Route { .. }) { "bias of a router" } else { "taps" };
-                add(weight, "f32 values".to_owned(), used.to_owned());
+            OpWeights::Vectors(weights) => {
+                let uses = match step.op {
+                    Op::Route { .. } => ["bias of a router", "", ""],
+                    _ => ["taps", "decays of heads", "biases of decays"],
+                };
+                for (weight, used) in weights.iter().zip(uses) {
+                    add(*weight, "f32 values".to_owned(), used.to_owned());
+                }
                 None
             }
             OpWeights::Experts(experts) => {

@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result;
 use ygg_kernels::{
-    Activations, KvFormat, WeightFormat,
+    Activations, KvFormat, Nonlinearity, WeightFormat,
     cuda::{abi::YGG_MOST_CANDIDATES, abi::YGG_MOST_WIDTH, packing::Layout},
 };
 
@@ -210,6 +210,18 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
             if let Op::Route { routing, .. } = &step.op {
                 let found = format!("{} of several for each row", routing.used);
                 return Err(BackendError::CudaLimit { what: "experts", expected: "none".to_owned(), found });
+            }
+            let is_sigmoid = |op: &Op| {
+                let (Op::Gate(function) | Op::GatedLinear { function, .. }) = op else { return false };
+                *function == Nonlinearity::Sigmoid
+            };
+            if matches!(step.op, Op::DeltaRule { .. }) || is_sigmoid(&step.op) {
+                let (what, found) = match &step.op {
+                    Op::DeltaRule { .. } => ("layers whose rows have a state", "gated delta rules"),
+                    _ => ("gates", "a sigmoid"),
+                };
+                let expected = "none".to_owned();
+                return Err(BackendError::CudaLimit { what, expected, found: found.to_owned() });
             }
             let most = YGG_MOST_CANDIDATES as usize;
             if let Op::Candidates { most: found, .. } = &step.op

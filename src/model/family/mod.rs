@@ -20,6 +20,7 @@ mod olmoe;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod recipe;
 mod smollm3;
@@ -56,6 +57,7 @@ static FAMILIES: &[&Family] = &[
     &olmoe::OLMOE,
     &granite::GRANITE_MOE,
     &lfm2::LFM2_MOE,
+    &qwen35::QWEN35,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];

@@ -157,6 +157,7 @@ impl Decoder {
         let dropped = self.sequence.history.len().checked_sub(len).expect("a text is cut to a part of it");
         self.sequence.history.truncate(len);
         let committed = self.session.committed().min(len.saturating_sub(1));
+        let committed = self.session.resume_point(committed);
         self.session.truncate(committed);
         self.sequence.stats.step_tokens = self.sequence.stats.step_tokens.saturating_sub(dropped as u64);
         self.sequence.is_started = false;

@@ -47,6 +47,7 @@ fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
 pub(in crate::cpu) fn nonlinear<S: LaneOps>(s: S, function: Nonlinearity, x: S::V) -> S::V {
     match function {
         Nonlinearity::Silu => silu(s, x),
+        Nonlinearity::Sigmoid => s.div(s.splat(1.0), s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x)))),
         Nonlinearity::GeluTanh => {
             let square = s.mul(x, x);
             let cubic = s.fused(s.splat(Nonlinearity::CUBIC as f32), square, s.splat(1.0));
