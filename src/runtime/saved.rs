@@ -3,9 +3,7 @@
 //! A block is [`BLOCK_TOKENS`] tokens at a multiple of so many positions. By row invariance its bytes are the same
 //! whichever forwards computed it, so a session that loads a block goes on exactly as one that ran its tokens.
 
-use ygg_kernels::DeltaLayer;
-
-use crate::backend::MOVED_SLOTS;
+use crate::backend::{CUT_SLOTS, MOVED_SLOTS};
 
 use super::{ExecutableSet, RuntimeError, Session, session::slot_number};
 
@@ -88,7 +86,7 @@ impl Session {
 
     /// How many tokens can be committed and cut off again in any case; none where there is no limit.
     pub fn most_cut(&self) -> Option<usize> {
-        self.set.has_states().then_some(DeltaLayer::STRIDE)
+        self.set.has_states().then_some(CUT_SLOTS)
     }
 }
 

@@ -14,10 +14,15 @@ use crate::{
     tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, is_cuda, loading, session},
 };
 
-/// A model with gated delta rules in three of four layers.
-pub(crate) fn following() -> &'static TinyModel {
-    static MODEL: OnceLock<TinyModel> = OnceLock::new();
-    MODEL.get_or_init(|| families::of_context("qwen35", MODEL_CONTEXT))
+/// Models with gated delta rules in most layers.
+pub(crate) fn models() -> &'static [TinyModel] {
+    static MODELS: OnceLock<[TinyModel; 2]> = OnceLock::new();
+    MODELS.get_or_init(|| ["qwen35", "qwen35_tied"].map(|name| families::of_context(name, MODEL_CONTEXT)))
+}
+
+/// One with grouped heads, and so with gated delta rules in three of four layers.
+fn following() -> &'static TinyModel {
+    &models()[0]
 }
 
 /// The logits after a text, in a session of its own.

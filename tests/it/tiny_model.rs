@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::families;
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat, cuda::packing::Layout};
 /// Reproducible choices: a failing case is named by its seed.
 pub(crate) use ygg_profiler::Random as Dice;
@@ -193,7 +192,7 @@ pub(crate) fn cases(class: Class, all: u64) -> u64 {
     }
 }
 
-/// Models of every weight layout, one with experts, and one whose rows have a state; of those that a GPU has kernels for where the tests are of one.
+/// Models of every weight layout; of those that a GPU has kernels for where the tests are of one.
 pub(crate) fn models() -> &'static [TinyModel] {
     static MODELS: OnceLock<Vec<TinyModel>> = OnceLock::new();
     MODELS.get_or_init(|| {
@@ -232,7 +231,6 @@ pub(crate) fn models() -> &'static [TinyModel] {
         .iter()
         .filter(|(_, spec)| !is_cuda() || (Layout::FORMATS.contains(&spec.format) && spec.experts.is_none()))
         .map(|(container, spec)| TinyModel::open(container, spec))
-        .chain((!is_cuda()).then(|| families::of_context("qwen35", MODEL_CONTEXT)))
         .collect()
     })
 }
