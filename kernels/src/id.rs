@@ -32,6 +32,8 @@ pub enum OpKind {
     SelectRows,
     /// Convolution of every channel over the last rows of each row's sequence.
     ShortConv,
+    /// Gated delta rules along each row's sequence.
+    DeltaRule,
     /// The experts of rows, and their weights.
     Route,
     /// Products with the matrices of the experts that rows use.
@@ -57,6 +59,7 @@ impl OpKind {
             Self::Softcap => "softcap",
             Self::SelectRows => "select_rows",
             Self::ShortConv => "short_conv",
+            Self::DeltaRule => "delta_rule",
             Self::Route => "route",
             Self::RoutedLinear => "routed_linear",
             Self::Candidates => "candidates",

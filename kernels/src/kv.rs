@@ -1,10 +1,13 @@
 //! Views of what one layer keeps of every slot, and of what each row sees of it.
 
 pub(crate) mod codes;
+mod delta_rule;
 mod inputs;
 mod moved;
 mod short_conv;
 
+pub use delta_rule::{DeltaForm, DeltaLayer, DeltaRule, DeltaShape, DeltaWeights};
+pub(crate) use delta_rule::{LEAST_SQUARES, STATE_LANES};
 pub use inputs::{AppendKv, Attention, PartialsShape, Scoring};
 pub use short_conv::{ConvLayer, ShortConv};
 

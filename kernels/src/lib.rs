@@ -19,7 +19,8 @@
 //! There is one numeric class per (op, operand format, activations, tier), by rule ([`id::KernelId`]).
 //!
 //! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
-//! `D` head dimension, `C` channels and `T` taps of a short convolution,
+//! `D` head dimension, `C` channels and `T` taps of a short convolution, `J` key heads with `A` elements and `B` elements
+//! of a value of a gated delta rule,
 //! `E` experts, of which a row uses `k`, `S` slots.
 //!
 //! No op of [`cpu`] allocates.
@@ -44,7 +45,10 @@ pub mod testing;
 pub use candidates::{Candidates, Choice};
 pub use format::{Matrix, WeightFormat, requantised};
 pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
-pub use kv::{AppendKv, Attention, ConvLayer, KvFormat, KvLayer, PartialsShape, Scoring, ShortConv, Tails};
+pub use kv::{
+    AppendKv, Attention, ConvLayer, DeltaForm, DeltaLayer, DeltaRule, DeltaShape, DeltaWeights, KvFormat,
+    KvLayer, PartialsShape, Scoring, ShortConv, Tails,
+};
 pub use nonlinearity::Nonlinearity;
 pub use rope::{Rope, RopePairing, RopeTable};
 pub use routing::{Gating, Routed, Routes, Routing};

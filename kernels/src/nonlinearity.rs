@@ -14,6 +14,8 @@ pub enum Nonlinearity {
     /// `g * sigmoid(1.702 g) * (u + 1)` of the gate's products `g`, at most 7, and the up products `u`, within -7 and 7:
     /// the gate of gpt-oss (`swiglu_alpha` and `swiglu_limit` of its configuration).
     ClampedSilu,
+    /// `sigmoid(x)`: a gate between 0 and 1.
+    Sigmoid,
 }
 
 impl Nonlinearity {
@@ -33,6 +35,7 @@ impl Nonlinearity {
             Self::Silu => "silu",
             Self::GeluTanh => "gelu_tanh",
             Self::ClampedSilu => "clamped_silu",
+            Self::Sigmoid => "sigmoid",
         }
     }
 }

@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::{alloc::Layout, ops::Range, ptr::NonNull};
 
-use ygg_kernels::{ConvLayer, KvFormat, KvLayer, Rows, RowsMut, cpu::allocate};
+use ygg_kernels::{
+    ConvLayer, DeltaLayer, KvFormat, KvLayer, Rows, RowsMut,
+    cpu::{ALIGNMENT, allocate},
+};
 
-use crate::ir::{ConvSpec, KvSpec, Region};
+use crate::ir::{ConvSpec, DeltaSpec, KvSpec, Region};
 
-use super::{BackendError, SlotMoves};
+use super::{BackendError, SlotLayout, SlotMoves};
 
 /// Zeroed bytes, aligned for vectors, shared between threads by the rules of whoever hands out views. They are touched
 /// when allocated, so that no forward waits for the system to find a page.
@@ -197,19 +200,33 @@ impl Arena {
 }
 
 /// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, and what convolutions keep:
-/// `[layer]`, as [`ConvLayer`] says. Zeroed at first so that whatever is read is finite.
+/// `[layer]`, as [`ConvLayer`] says; and what delta rules keep: `[layer]`, as [`DeltaLayer`] says. Zeroed at first so that whatever is read is finite.
 #[derive(Debug)]
 pub(super) struct KvCache {
     block: Block,
     kept: Block,
+    states: Block,
     spec: KvSpec,
     format: KvFormat,
     slots: usize,
+    scratch: usize,
 }
 
 impl KvCache {
-    pub(super) fn bytes(spec: KvSpec, format: KvFormat, slots: usize) -> usize {
-        Self::kv_bytes(spec, format, slots) + Self::conv_bytes(spec, slots)
+    pub(super) fn bytes(spec: KvSpec, format: KvFormat, layout: SlotLayout) -> usize {
+        let slots = layout.slots();
+        Self::kv_bytes(spec, format, slots)
+            + Self::conv_bytes(spec, slots)
+            + spec.delta.layers * Self::delta_bytes(spec.delta, layout.scratch)
+    }
+
+    /// Bytes of one layer, in whole lines; none where there are no layers.
+    fn delta_bytes(DeltaSpec { layers, shape }: DeltaSpec, scratch: usize) -> usize {
+        if layers == 0 {
+            0
+        } else {
+            DeltaLayer::bytes(shape, DeltaLayer::ring(scratch)).next_multiple_of(ALIGNMENT)
+        }
     }
 
     fn kv_bytes(spec: KvSpec, format: KvFormat, slots: usize) -> usize {
@@ -220,10 +237,13 @@ impl KvCache {
         layers * ConvLayer::bytes(slots, channels)
     }
 
-    pub(super) fn new(spec: KvSpec, format: KvFormat, slots: usize) -> Result<Self, BackendError> {
+    pub(super) fn new(spec: KvSpec, format: KvFormat, layout: SlotLayout) -> Result<Self, BackendError> {
+        let (slots, scratch) = (layout.slots(), layout.scratch);
         let block = Block::zeroed(Self::kv_bytes(spec, format, slots), "the key/value cache")?;
         let kept = Block::zeroed(Self::conv_bytes(spec, slots), "what convolutions keep")?;
-        Ok(Self { block, kept, spec, format, slots })
+        let states = spec.delta.layers * Self::delta_bytes(spec.delta, scratch);
+        let states = Block::zeroed(states, "the states of rows")?;
+        Ok(Self { block, kept, states, spec, format, slots, scratch })
     }
 
     fn half(&self) -> usize {
@@ -249,6 +269,21 @@ impl KvCache {
         let start = self.kept.at(layer * bytes, bytes).cast();
         // SAFETY: inside the block, zeroed or written by ops; sharing is the caller's promise.
         unsafe { ConvLayer::from_raw(start, self.slots, channels) }
+    }
+
+    /// # Safety
+    /// While the view lives, only ops touch the layer, and no two of them the same key head.
+    pub(super) unsafe fn delta(&self, layer: usize) -> DeltaLayer<'_> {
+        let bytes = Self::delta_bytes(self.spec.delta, self.scratch);
+        let start = self.states.at(layer * bytes, bytes).cast();
+        // SAFETY: inside the block, in whole lines, zeroed at first; sharing is the caller's promise.
+        unsafe { DeltaLayer::from_raw(start, DeltaLayer::ring(self.scratch), self.spec.delta.shape) }
+    }
+
+    /// Every layer of delta rules, to change what it keeps.
+    fn deltas(&self) -> impl Iterator<Item = DeltaLayer<'_>> {
+        // SAFETY: callers have `&mut self`, or only read while nothing runs.
+        (0..self.spec.delta.layers).map(move |layer| unsafe { self.delta(layer) })
     }
 
     /// Every layer of keys and values, to change its slots.
@@ -288,6 +323,14 @@ impl KvCache {
                 unsafe { layer.fill_slot(slot as usize, &mut noise) };
             }
         }
+        // Places of further slots are those of committed ones.
+        let in_scratch = slots.take(self.scratch);
+        for layer in self.deltas() {
+            for slot in in_scratch.clone() {
+                // SAFETY: as above.
+                unsafe { layer.fill_slot(slot as usize, &mut noise) };
+            }
+        }
     }
 }
 
@@ -306,10 +349,35 @@ impl SlotMoves for KvCache {
                 unsafe { layer.copy_slot(source, destination) };
             }
         }
+        for layer in self.deltas() {
+            for (source, destination) in moves() {
+                // SAFETY: as above.
+                unsafe { layer.copy_slot(source, destination) };
+            }
+        }
+    }
+
+    fn resume_point(&self, len: usize) -> usize {
+        // SAFETY: nothing runs while the cache is asked.
+        self.deltas().map(|layer| unsafe { layer.resume_point(len) }).min().unwrap_or(len)
+    }
+
+    fn forget(&mut self, len: usize) {
+        for layer in self.deltas() {
+            // SAFETY: the cache is ours alone.
+            unsafe { layer.forget(len) };
+        }
+    }
+
+    fn assume(&mut self, len: usize) {
+        for layer in self.deltas() {
+            // SAFETY: the cache is ours alone.
+            unsafe { layer.assume(len) };
+        }
     }
 
     fn moved_bytes(&self, slots: usize) -> usize {
-        let KvSpec { layers, kv_heads, head_dim, conv } = self.spec;
+        let KvSpec { layers, kv_heads, head_dim, conv, delta: _ } = self.spec;
         layers * KvLayer::moved_bytes(self.format, kv_heads, slots, head_dim)
             + Self::conv_bytes_moved(conv, slots)
     }

@@ -33,7 +33,7 @@ pub use error::BackendError;
 pub use instruments::{Exercise, Instruments, Moment, Observer};
 pub use loading::Loading;
 pub use phase::{DraftPhases, GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
-pub use slots::{MOVED_SLOTS, SlotMoves};
+pub use slots::{CUT_SLOTS, MOVED_SLOTS, SlotMoves};
 use tier::Runner;
 pub use tier::{Gpu, gpu, has_own_memory, packed_sizes, reads, rounds_activations};
 pub use verification::{Accepted, VerificationId, Verifications};

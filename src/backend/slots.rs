@@ -2,16 +2,35 @@
 
 use std::ops::Range;
 
-use ygg_kernels::KvLayer;
+use ygg_kernels::{DeltaLayer, KvLayer};
 
 /// Slots are moved by multiples of so many, whose keys lie together in some caches.
 pub const MOVED_SLOTS: usize = KvLayer::KEY_BLOCK;
+
+/// Committed slots that can be forgotten in any case where rows have a state.
+pub const CUT_SLOTS: usize = DeltaLayer::STRIDE;
 
 /// A cache whose slots can be copied, within it, to bytes, and from such bytes. Allocates nothing.
 pub trait SlotMoves {
     /// Copies the keys and values of slots `from[i]` to slots `first + i`, in order. Sources may lie among the
     /// destinations as long as `from[i] >= first + i`.
     fn copy_slots(&mut self, from: &[u32], first: u32);
+
+    /// The longest beginning of the first `len` committed slots that rows can follow: all of it, unless rows have a
+    /// state and no state that is kept is after so few rows.
+    fn resume_point(&self, len: usize) -> usize {
+        len
+    }
+
+    /// Forgets all slots but the first `len`, which are a [`resume_point`](Self::resume_point): what is kept of rows
+    /// together, not slot by slot.
+    ///
+    /// # Panics
+    /// If rows cannot follow those.
+    fn forget(&mut self, _len: usize) {}
+
+    /// Takes what is kept for that of `len` rows, whatever it is: for measuring.
+    fn assume(&mut self, _len: usize) {}
 
     /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
     fn moved_bytes(&self, slots: usize) -> usize;

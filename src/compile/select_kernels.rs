@@ -38,6 +38,7 @@ pub(super) fn select_kernel(
         Op::AppendKv { .. } => (OpKind::AppendKv, None),
         Op::Attention { .. } => (OpKind::Attention, None),
         Op::ShortConv { .. } => (OpKind::ShortConv, None),
+        Op::DeltaRule { .. } => (OpKind::DeltaRule, None),
         Op::Route { .. } => (OpKind::Route, None),
         Op::RoutedLinear { experts, .. } => (OpKind::RoutedLinear, one_format(experts)?),
         Op::Add => (OpKind::Add, None),

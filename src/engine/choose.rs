@@ -229,6 +229,14 @@ impl Engine {
             ))
             .with_hint(Hint::Context));
         }
+        if let Some(most) = self.decoder.session().most_cut()
+            && let Some((place, len)) = longest.filter(|(_, len)| *len > most)
+        {
+            return Err(Error::input(format!(
+                "option {} has {len} tokens, but rows of this model have a state that can go back by {most}: expected options of at most so many tokens; shorten it",
+                place + 1
+            )));
+        }
         let ChooseRequest { constraint, compiled, normalisation, reuse, owner, cancel, .. } = request;
         let matcher = self.compiled(constraint.as_ref(), compiled.as_ref(), cancel);
         let is_admitted = match matcher.and_then(|matcher| admitted(matcher, &options)) {

@@ -34,6 +34,10 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}{sinks}", rope(r))
         }
         Op::ShortConv { layer, taps } => format!(" layer={layer} {}", weight_name(*taps)),
+        Op::DeltaRule { layer, vectors, form } => {
+            let order = if form.is_grouped { "grouped" } else { "tiled" };
+            format!(" layer={layer} {} {order}", vectors.map(weight_name).join("|"))
+        }
         Op::Route { routing, bias } => {
             let ygg_kernels::Routing { used, gating, normalised, scale } = routing;
             let bias = bias.map_or(String::new(), |bias| format!(" biased by {}", weight_name(bias)));
@@ -150,6 +154,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::ShortConv { .. }
+        | Op::DeltaRule { .. }
         | Op::Route { .. }
         | Op::Add
         | Op::Scale { .. }

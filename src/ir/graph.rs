@@ -7,7 +7,7 @@ use petgraph::{
     stable_graph::{NodeIndex, StableDiGraph},
     visit::EdgeRef,
 };
-use ygg_kernels::{RopePairing, WeightFormat};
+use ygg_kernels::{DeltaShape, RopePairing, WeightFormat};
 
 use super::{BlockRows, GraphError, Op, ReducedHead, Residence, Rows, TextRows, ValueType};
 
@@ -46,10 +46,12 @@ impl GroupId {
     pub(super) fn name<'a>(self, mut ops: impl Iterator<Item = &'a Op>) -> String {
         let kind = if !self.0.is_multiple_of(2) {
             "mlp"
-        } else if ops.any(|op| matches!(op, Op::ShortConv { .. })) {
-            "short_conv"
         } else {
-            "attention"
+            let kind = ops.find_map(|op| match op {
+                Op::ShortConv { .. } | Op::DeltaRule { .. } => Some(op.name()),
+                _ => None,
+            });
+            kind.unwrap_or("attention")
         };
         format!("{}.{kind}", self.0 / 2)
     }
@@ -156,8 +158,8 @@ impl RopeSpec {
     }
 }
 
-/// Shape of the cache the graph needs: keys and values, and what short convolutions keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Shape of the cache the graph needs: keys and values, and what other ops keep of rows; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvSpec {
     /// Layers with keys and values.
     pub layers: usize,
@@ -167,6 +169,17 @@ pub struct KvSpec {
     pub head_dim: usize,
     /// Short convolutions.
     pub conv: ConvSpec,
+    /// Gated delta rules.
+    pub delta: DeltaSpec,
+}
+
+/// Shape of what gated delta rules keep; nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeltaSpec {
+    /// Layers with one, counted by themselves.
+    pub layers: usize,
+    /// Sizes of each.
+    pub shape: DeltaShape,
 }
 
 /// Shape of what short convolutions keep of every slot; nothing by default.

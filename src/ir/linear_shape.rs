@@ -31,7 +31,7 @@ impl LinearShape {
             OpWeights::Nothing
             | OpWeights::Rows(_)
             | OpWeights::Gain(_)
-            | OpWeights::Vector(_)
+            | OpWeights::Vectors(_)
             | OpWeights::Experts { .. } => return None,
         };
         let x = step.operands[0].region().expect("a product has a left side");

@@ -1,8 +1,10 @@
 //! The ops of a graph: what each takes and what it gives.
 
-use ygg_kernels::{Nonlinearity, Routed, Routing, Scoring, ShortConv, candidates::candidate_columns};
+use ygg_kernels::{
+    DeltaForm, Nonlinearity, Routed, Routing, Scoring, ShortConv, candidates::candidate_columns,
+};
 
-use super::{ConvSpec, Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
+use super::{ConvSpec, DeltaSpec, Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
 
 /// What the host supplies for every row of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -125,6 +127,18 @@ pub enum Op {
         /// Vector `[C * T]`: the taps of channel after channel, that of the row itself last.
         taps: WeightId,
     },
+    /// `(x [W, C], decays [W, H], rates [W, H], slots, tails) -> [W, H B]`: writes what goes in to one slot per row, and
+    /// lets the states of all heads follow each row from the state of the row before it in its sequence.
+    /// [`ygg_kernels::DeltaRule`] says it in full.
+    DeltaRule {
+        /// Layer of what gated delta rules keep.
+        layer: usize,
+        /// Vectors: `[C * T]`, the taps of channel after channel, that of the row itself last; `[H]`, the decay of each
+        /// head; `[H]`, what is added to what rows say of it.
+        vectors: [WeightId; 3],
+        /// How heads and decays lie.
+        form: DeltaForm,
+    },
     /// `(scores [W, E]) -> [W, 2 k]`: which experts each row uses, and with what weights, as
     /// [`ygg_kernels::Routes`] says.
     Route {
@@ -186,8 +200,8 @@ pub enum OpWeights<'a> {
     Rows(WeightId),
     /// A gain without a product.
     Gain(Norm),
-    /// Any other vector.
-    Vector(WeightId),
+    /// Any other vectors, each by itself.
+    Vectors(&'a [WeightId]),
     /// A product with matrices concatenated by rows.
     Stack {
         /// The matrices.
@@ -255,6 +269,7 @@ impl Op {
             Op::AppendKv { .. } => "append_kv",
             Op::Attention { .. } => "attention",
             Op::ShortConv { .. } => "short_conv",
+            Op::DeltaRule { .. } => "delta_rule",
             Op::Route { .. } => "route",
             Op::RoutedLinear { .. } => "routed_linear",
             Op::Add => "add",
@@ -271,9 +286,10 @@ impl Op {
         match self {
             Op::Embed { weight } => OpWeights::Rows(*weight),
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
-            Op::ShortConv { taps, .. } => OpWeights::Vector(*taps),
-            Op::Route { bias: Some(bias), .. } => OpWeights::Vector(*bias),
-            Op::Attention { sinks: Some(sinks), .. } => OpWeights::Vector(*sinks),
+            Op::ShortConv { taps, .. } => OpWeights::Vectors(std::slice::from_ref(taps)),
+            Op::DeltaRule { vectors, .. } => OpWeights::Vectors(vectors),
+            Op::Route { bias: Some(bias), .. } => OpWeights::Vectors(std::slice::from_ref(bias)),
+            Op::Attention { sinks: Some(sinks), .. } => OpWeights::Vectors(std::slice::from_ref(sinks)),
             Op::RoutedLinear { experts, biases, .. } => OpWeights::Experts { experts, biases },
             Op::Linear { weights, biases, norm, .. } => OpWeights::Stack { weights, biases, norm: *norm },
             Op::Candidates { head: Some(Head { weights, norm }), .. } => {
@@ -472,6 +488,28 @@ impl Op {
                     )));
                 }
                 Ok(ValueType::activation(operands[0].rows, conv.channels))
+            }
+            Op::DeltaRule { layer, vectors, form: _ } => {
+                count(5, "x, decays, rates, slots, tails")?;
+                let DeltaSpec { layers, shape } = graph.kv().delta;
+                let columns = [shape.channels(), shape.value_heads, shape.value_heads];
+                let fits = |(i, columns): (usize, usize)| is(i, Dtype::F32) && operands[i].columns == columns;
+                let is_lawful =
+                    columns.into_iter().enumerate().all(fits) && is(3, Dtype::U32) && is(4, Dtype::U32);
+                if !shape.is_lawful() || !is_lawful || *layer >= layers {
+                    return Err(refuse(format!(
+                        "columns {columns:?}, slots, tails, in a layer below {layers}, of a shape that kernels take"
+                    )));
+                }
+                let lens = [shape.channels() * shape.taps, shape.value_heads, shape.value_heads];
+                let is_of = |(id, len): (&WeightId, usize)| {
+                    let vector = graph.weight(*id);
+                    (vector.rows, vector.columns) == (1, len)
+                };
+                if !vectors.iter().zip(lens).all(is_of) {
+                    return Err(refuse(format!("vectors of {lens:?} elements")));
+                }
+                Ok(ValueType::activation(operands[0].rows, shape.values()))
             }
             Op::Route { routing, bias } => {
                 count(1, "scores")?;

@@ -148,8 +148,12 @@ fn units(program: &Program, sizes: PackedSizes) -> Units {
     for step in &program.steps {
         let (stacks, bytes) = match step.op.weights() {
             OpWeights::Nothing => continue,
-            OpWeights::Gain(Norm { weight, .. }) | OpWeights::Vector(weight) => {
+            OpWeights::Gain(Norm { weight, .. }) => {
                 vectors.insert(vec![weight]);
+                continue;
+            }
+            OpWeights::Vectors(weights) => {
+                vectors.extend(weights.iter().map(|weight| vec![*weight]));
                 continue;
             }
             OpWeights::Rows(weight) => {
@@ -209,7 +213,7 @@ impl Graph {
                 OpWeights::Nothing
                 | OpWeights::Rows(_)
                 | OpWeights::Gain(_)
-                | OpWeights::Vector(_)
+                | OpWeights::Vectors(_)
                 | OpWeights::Experts { .. } => false,
             };
             node.group.filter(|_| streams).map(|GroupId(group)| group)

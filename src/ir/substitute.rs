@@ -44,7 +44,9 @@ impl Graph {
     /// The matrices that rows are multiplied by, each once.
     pub fn multiplied(&self) -> Vec<WeightId> {
         let of_op = |value| match self.node(value).op.weights() {
-            OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vector(_) => Vec::new(),
+            OpWeights::Nothing | OpWeights::Rows(_) | OpWeights::Gain(_) | OpWeights::Vectors(_) => {
+                Vec::new()
+            }
             OpWeights::Stack { weights, biases: _, norm: _ } => weights.to_vec(),
             OpWeights::Gated { gate, up, norm: _ } => vec![gate, up],
             OpWeights::Experts { experts, biases: _ } => experts.to_vec(),

@@ -2,7 +2,7 @@
 //!
 //! 1. Every value's type is what its op infers from its operands.
 //! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append. Each layer of
-//!    convolutions has one.
+//!    convolutions has one, and so has each of delta rules.
 //! 3. What is shown is declared and float, one row per output; so are the hidden rows and the inner rows, if declared,
 //!    or they are all rows of the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
@@ -42,6 +42,7 @@ fn types(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
 fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     let mut appended = vec![None; graph.kv().layers];
     let mut convolved = vec![None; graph.kv().conv.layers];
+    let mut followed = vec![None; graph.kv().delta.layers];
     for value in order {
         match graph.node(*value).op {
             Op::AppendKv { layer, .. } => {
@@ -59,6 +60,15 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
                 if let Some(earlier) = convolved[layer].replace(*value) {
                     let expected = format!("one convolution in layer {layer}");
                     return Err(law(value, expected, format!("{earlier} too")));
+                }
+            }
+            Op::DeltaRule { layer, .. } => {
+                if let Some(earlier) = followed[layer].replace(*value) {
+                    return Err(law(
+                        value,
+                        format!("one delta rule in layer {layer}"),
+                        format!("{earlier} too"),
+                    ));
                 }
             }
             Op::Input(_)
@@ -136,6 +146,7 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::ShortConv { .. }
+        | Op::DeltaRule { .. }
         | Op::Scale { .. }
         | Op::Softcap { .. }
         | Op::Slice { .. }

@@ -86,6 +86,15 @@ impl Work {
                 let bytes = read + written + (kept + before) * conv.channels * size_of::<f32>();
                 (bytes + weight_bytes(&[*taps], None), 0)
             }
+            Op::DeltaRule { vectors, .. } => {
+                let shape = program.kv.delta.shape;
+                let rows = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
+                // The committed state is read and written once, each row and those that its taps reach once.
+                let state = shape.value_heads * shape.key_dim * shape.value_dim;
+                let bytes = read + written + (2 * state + 2 * rows * shape.channels()) * size_of::<f32>();
+                // Of every element of a state: decayed, a product with the key, the change, a product with the query.
+                (bytes + weight_bytes(vectors, None), 7 * (rows + 1) * state)
+            }
             Op::Attention { heads, scoring, .. } => {
                 let window = scoring.window.map_or(usize::MAX, |window| window as usize);
                 let seen: usize = lengths(inputs).map(|length| length.min(window)).sum();

@@ -8,7 +8,7 @@ use super::{
     HiddenStateParts, ModelConfig, ModelError, gguf,
     safetensors::{self, FolderBytes, SINGLE},
 };
-use crate::ir::{ConvSpec, Graph, GroupId, Input, KvSpec, Op, WeightId, WeightSpec};
+use crate::ir::{Graph, GroupId, Input, KvSpec, Op, WeightId, WeightSpec};
 
 /// Reads a whole model but for its weights out of bytes in memory, as `Model::open` does out of files.
 ///
@@ -54,7 +54,7 @@ fn verifier_for(parts: &HiddenStateParts) -> Result<Graph, ModelError> {
     const LAYERS: u32 = 12;
     let config = &parts.config;
     let width = parts.layout.target_width().unwrap_or(config.hidden_size);
-    let kv = KvSpec { layers: 0, kv_heads: 1, head_dim: 2, conv: ConvSpec::default() };
+    let kv = KvSpec { layers: 0, kv_heads: 1, head_dim: 2, ..KvSpec::default() };
     let table = WeightSpec::new("table", config.vocabulary, width, WeightFormat::F32);
     let mut graph = Graph::new("verifier", vec![table], kv);
     let tokens = graph.add(Op::Input(Input::Tokens), &[], None)?;

@@ -3,7 +3,7 @@
 //! A block is [`BLOCK_TOKENS`] tokens at a multiple of so many positions. By row invariance its bytes are the same
 //! whichever forwards computed it, so a session that loads a block goes on exactly as one that ran its tokens.
 
-use crate::backend::MOVED_SLOTS;
+use crate::backend::{CUT_SLOTS, MOVED_SLOTS};
 
 use super::{ExecutableSet, RuntimeError, Session, session::slot_number};
 
@@ -20,8 +20,12 @@ impl Session {
         self.cache_block_bytes + of_hidden
     }
 
-    /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept.
+    /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept; none where
+    /// rows have a state, which is far larger than a block and is not kept at the ends of all.
     pub fn whole_blocks(&self) -> usize {
+        if self.set.has_states() {
+            return 0;
+        }
         let known = self.hidden.as_ref().map_or(usize::MAX, |hidden| hidden.known());
         self.committed.min(known) / BLOCK_TOKENS
     }
@@ -72,10 +76,17 @@ impl Session {
     }
 
     /// The longest beginning of at most `len` committed tokens that rows can follow: of what convolutions keep, a
-    /// loaded block has what rows after its end read, so that a text cannot be continued within it.
-    pub fn resume_point(&self, len: usize) -> usize {
+    /// loaded block has what rows after its end read, so that a text cannot be continued within it; and where rows have
+    /// a state, a text can be cut by [`most_cut`](Self::most_cut) tokens or a few more, or begun again.
+    pub fn resume_point(&mut self, len: usize) -> usize {
         let is_inside = len < self.loaded && self.set.has_convolutions();
-        if is_inside { len / BLOCK_TOKENS * BLOCK_TOKENS } else { len }
+        let len = if is_inside { len / BLOCK_TOKENS * BLOCK_TOKENS } else { len };
+        if len == self.committed { len } else { self.replay.slots().resume_point(len) }
+    }
+
+    /// How many tokens can be committed and cut off again in any case; none where there is no limit.
+    pub fn most_cut(&self) -> Option<usize> {
+        self.set.has_states().then_some(CUT_SLOTS)
     }
 }
 
@@ -83,6 +94,11 @@ impl ExecutableSet {
     /// Whether the model's layers keep what convolutions read.
     pub(super) fn has_convolutions(&self) -> bool {
         self.graph.kv().conv.layers > 0
+    }
+
+    /// Whether rows have a state, which comes from that of the row before.
+    pub fn has_states(&self) -> bool {
+        self.graph.kv().delta.layers > 0
     }
 
     /// What the bytes of blocks depend on in addition to the model's contents and the kernels' numeric class, in a

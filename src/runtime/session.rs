@@ -388,9 +388,12 @@ impl Session {
     /// Keeps the first `len` committed tokens and forgets the rest.
     ///
     /// # Panics
-    /// If fewer are committed.
+    /// If fewer are committed, or rows have a state that cannot return there: [`resume_point`](Self::resume_point).
     pub fn truncate(&mut self, len: usize) {
         assert!(len <= self.committed, "only committed tokens can be kept");
+        if len < self.committed {
+            self.replay.slots().forget(len);
+        }
         self.committed = len;
         self.loaded = self.loaded.min(len);
     }
@@ -399,6 +402,7 @@ impl Session {
     pub fn assume_committed(&mut self, len: usize) {
         assert!(len <= self.layout.context, "within the context");
         (self.committed, self.loaded) = (len, 0);
+        self.replay.slots().assume(len);
         if let Some(hidden) = &mut self.hidden {
             hidden.assume(len);
         }

@@ -9,10 +9,7 @@ use ygg_profiler::Random;
 
 use crate::{
     engine::{Error, Loaded, argmax},
-    ir::{
-        Choice, ConvSpec, Graph, GraphError, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource,
-        WeightSpec,
-    },
+    ir::{Choice, Graph, GraphError, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
     runtime::{ExecutableSet, Pinning, Session, SessionOptions},
     sample::{Candidate, Sampler, Sampling, top},
 };
@@ -143,7 +140,7 @@ pub(super) fn tied_model(loaded: &Loaded) -> Result<ExecutableSet, Error> {
 
 fn graph() -> Result<Graph, GraphError> {
     let matrix = |name: &str| WeightSpec::new(name, VOCABULARY, COLUMNS, WeightFormat::F32);
-    let kv = KvSpec { layers: 1, kv_heads: 1, head_dim: COLUMNS, conv: ConvSpec::default() };
+    let kv = KvSpec { layers: 1, kv_heads: 1, head_dim: COLUMNS, ..KvSpec::default() };
     let mut graph = Graph::new("tied", vec![matrix("embedding"), matrix("head")], kv);
     let tokens = graph.add(Op::Input(Input::Tokens), &[], None)?;
     let output_rows = graph.add(Op::Input(Input::OutputRows), &[], None)?;

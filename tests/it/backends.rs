@@ -11,10 +11,7 @@ use ygg_kernels::{
 };
 use yggc::{
     backend::Pinning,
-    ir::{
-        ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource,
-        WeightSpec,
-    },
+    ir::{Graph, GroupId, Input, KvSpec, Norm, Op, RopeSpec, ValueId, WeightId, WeightSource, WeightSpec},
     model::{Model, synthetic::SyntheticSpec},
     runtime::{ExecutableSet, SessionOptions, SetOptions},
     sample::argmax,
@@ -199,7 +196,7 @@ fn unfusable(format: WeightFormat) -> (Graph, Weights) {
     let mut weights = Weights { specs: Vec::new(), bytes: Vec::new() };
     let mut matrix = |name, rows, columns| weights.add(name, rows, columns, format, &mut dice);
     let [d, f] = [64, 96].map(|columns: usize| columns.next_multiple_of(format.block_len()));
-    let kv = KvSpec { layers: 1, kv_heads: 2, head_dim: d / HEADS, conv: ConvSpec::default() };
+    let kv = KvSpec { layers: 1, kv_heads: 2, head_dim: d / HEADS, ..KvSpec::default() };
     let keys = kv.kv_heads * kv.head_dim;
     let embedding = matrix("embedding", VOCABULARY, d);
     let [q, k, v] = [matrix("q", d, d), matrix("k", keys, d), matrix("v", keys, d)];

@@ -21,11 +21,11 @@ use crate::{
     tiny_model::{Class, TinyModel, cases, everything, is_cuda, session},
 };
 
-/// Folders of the families there are, those without experts.
+/// Folders of the families there are, those that a GPU computes.
 const DENSE: [&str; 11] =
     ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
-/// Those with experts, which a GPU refuses.
-const WITH_EXPERTS: [&str; 10] = [
+/// Those with experts and those whose rows have a state, which a GPU refuses.
+const OF_PROCESSORS: [&str; 12] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -36,6 +36,8 @@ const WITH_EXPERTS: [&str; 10] = [
     "ernie4_5_moe",
     "gpt_oss",
     "gpt_oss_numbers",
+    "qwen35",
+    "qwen35_tied",
 ];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
@@ -101,10 +103,10 @@ pub(crate) fn models() -> &'static [TinyModel] {
     static MODELS: OnceLock<Vec<TinyModel>> = OnceLock::new();
     MODELS.get_or_init(|| {
         let containers = [(Container::Gguf, WeightFormat::F16), (Container::Folder, WeightFormat::BF16)];
-        let with_experts = WITH_EXPERTS.iter().filter(|_| !is_cuda());
+        let of_processors = OF_PROCESSORS.iter().filter(|_| !is_cuda());
         let named = DENSE
             .iter()
-            .chain(with_experts)
+            .chain(of_processors)
             .flat_map(|family| containers.map(|container| (family, container)));
         named
             .map(|(family, (container, format))| {
@@ -190,7 +192,7 @@ fn every_family_is_what_transformers_computes() {
 #[test]
 fn every_family_keeps_its_likelihood_in_eight_bits() {
     let mut wrong = Vec::new();
-    for family in DENSE.into_iter().chain(WITH_EXPERTS) {
+    for family in DENSE.into_iter().chain(OF_PROCESSORS) {
         let mut model = open(family, Container::Folder);
         (model.graph, model.weights) = in_eight_bits(&model.graph, Arc::clone(&model.weights), 0, 1);
         let model = TinyModel::of(format!("{family} in eight bits"), model, WeightFormat::Q8_0);
@@ -242,6 +244,30 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         ("gemma3", set("sliding_window_pattern", json!(0)), &["`sliding_window_pattern`", "above 0"]),
         ("gemma3", set("rope_local_base_freq", json!(0.5)), &["`rope_local_base_freq`", "above 1"]),
         ("phi3", set("partial_rotary_factor", json!(0.5)), &["`rope_scaling`", "4 divisors"]),
+        (
+            "qwen35",
+            set("attn_output_gate", json!(false)),
+            &["`attn_output_gate`", "`false`", "gates of attention"],
+        ),
+        ("qwen35", set("attention_bias", json!(true)), &["`attention_bias`", "`true`"]),
+        ("qwen35", set("linear_num_value_heads", json!(5)), &["gated delta rule", "as many heads of values"]),
+        (
+            "qwen35",
+            set("linear_key_head_dim", json!(1024)),
+            &["gated delta rule", "1 to 512 elements", "1024"],
+        ),
+        ("qwen35", set("linear_key_head_dim", Value::Null), &["`linear_key_head_dim`", "elements of a key"]),
+        (
+            "qwen35",
+            set("linear_conv_kernel_dim", json!(3)),
+            &["conv1d.weight`", "[128, 1, 3]", "[128, 1, 4]"],
+        ),
+        ("qwen35", set("layer_types", json!(["full_attention"])), &["`layer_types`", "one for each of 4"]),
+        (
+            "qwen35",
+            set("layer_types", json!(["conv", "full_attention", "conv", "conv"])),
+            &["`layer_types`", "`conv`", "`linear_attention`"],
+        ),
         ("lfm2", set("conv_bias", json!(true)), &["`conv_bias`", "`true`"]),
         ("lfm2", set("conv_L_cache", json!(4)), &["conv.conv.weight`", "[64, 1, 4]", "[64, 1, 3]"]),
         ("lfm2", set("conv_L_cache", Value::Null), &["`conv_L_cache`", "taps"]),
@@ -305,6 +331,44 @@ fn published_configurations_of_lfm2_mean_the_same() {
         graph_text(&opened.graph).lines().skip(1).collect::<Vec<_>>(),
         expected.lines().skip(1).collect::<Vec<_>>()
     );
+}
+
+/// A model that sees says of its language model in an object of its own, and has more tensors; layers that predict
+/// further tokens are left alone.
+#[test]
+fn the_language_model_of_one_that_sees_is_the_same() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let folder = data("qwen35");
+    let stored = fs::read(folder.join("model.safetensors")).expect("the model is there");
+    let tensors = safetensors::SafeTensors::deserialize(&stored).expect("safetensors");
+    let further = vec![0; 2 * 48];
+    let view = |data| safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, vec![48], data);
+    let others = ["mtp.norm.weight", "model.visual.blocks.0.norm1.bias"]
+        .map(|name| (name.to_owned(), view(&further).expect("a vector")));
+    let renamed = tensors
+        .tensors()
+        .into_iter()
+        .map(|(name, tensor)| (name.replacen("model.", "model.language_model.", 1), tensor));
+    let all: Vec<_> = renamed.chain(others).collect();
+    let bytes = safetensors::serialize(all, None).expect("safetensors");
+    fs::write(place.path().join("model.safetensors"), bytes).expect("the folder can be written");
+    let config = fs::read(folder.join("config.json")).expect("the configuration is there");
+    let mut own: Value = serde_json::from_slice(&config).expect("JSON");
+    own.as_object_mut().expect("an object").remove("architectures");
+    let config = json!({
+        "model_type": "qwen3_5",
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "text_config": own,
+        "vision_config": {"model_type": "qwen3_5", "hidden_size": 16},
+    });
+    fs::write(place.path().join("config.json"), config.to_string()).expect("the folder can be written");
+    fs::write(place.path().join("tokenizer.json"), "{}").expect("the folder can be written");
+    let opened = Model::open(place.path()).unwrap_or_else(|error| panic!("{error}"));
+    let without_names = |model: &Model| {
+        let text = graph_text(&model.graph).replace("language_model.", "");
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(without_names(&opened), without_names(&open("qwen35", Container::Folder)));
 }
 
 #[test]

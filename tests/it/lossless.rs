@@ -404,6 +404,22 @@ fn no_drafter_over_streamed_weights_changes_a_token() {
     shows_something(run_over(streaming::models(), Kind::Substitute, cases), (60, 10));
 }
 
+/// Whatever is drafted, by the verifier without some layers, by itself or by others; which a GPU refuses.
+#[test]
+fn no_drafter_over_rows_with_a_state_changes_a_token() {
+    let own =
+        [Kind::LayerSkip, Kind::TrimmedHead, Kind::Template, Kind::Substitute, Kind::Swift, Kind::Mixed];
+    let models = [Kind::Model, Kind::HiddenState, Kind::Eagle3, Kind::Block];
+    let others = [Kind::Free(Free::Suffix), Kind::Adversary];
+    let kinds = own.iter().chain(&models).chain(&others).filter(|_| !is_cuda());
+    let each = kinds.map(|kind| run_over(crate::states::models(), *kind, 10));
+    let sum = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(
+        is_cuda() || (sum.0 > 500 && sum.1 > 50),
+        "{sum:?} drafted and accepted: too few to show anything"
+    );
+}
+
 #[test]
 fn a_template_changes_no_token() {
     shows_something(run(Kind::Template, 200), (3_000, 200));

@@ -112,6 +112,7 @@ mod serve;
 mod sessions;
 mod skip_search;
 mod split_models;
+mod states;
 mod streaming;
 #[cfg(feature = "cli")]
 mod structured;

@@ -55,7 +55,7 @@ impl Judge {
     /// Bits of the logits after `sequence`, then of the hidden row they are made of.
     fn shown(&mut self, sequence: &[u32]) -> Vec<u32> {
         let common = self.tokens.iter().zip(sequence).take_while(|(a, b)| a == b).count();
-        let kept = common.min(sequence.len() - 1);
+        let kept = self.session.resume_point(common.min(sequence.len() - 1));
         self.session.truncate(kept);
         self.tokens.truncate(kept);
         let mut last = Vec::new();

@@ -1,6 +1,6 @@
 //! What the steps are of: models, executables and drafters.
 
-use std::{sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
@@ -52,6 +52,20 @@ pub(crate) fn model() -> Model {
     let path = folder.path().join("tiny.gguf");
     spec().write_gguf(&path).expect("the model is written");
     Model::open(&path).expect("a generated model opens")
+}
+
+/// A model whose rows have a state, for texts of as many tokens as the others'.
+pub(crate) fn following() -> Model {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families/qwen35");
+    let config = fs::read(stored.join("config.json")).expect("the tiny model is there");
+    let mut config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+    config["max_position_embeddings"] = CONTEXT.into();
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("it is written");
+    fs::write(folder.path().join("tokenizer.json"), "{}").expect("it is written");
+    let weights = "model.safetensors";
+    fs::copy(stored.join(weights), folder.path().join(weights)).expect("the tiny model is there");
+    Model::open(folder.path()).expect("a tiny model opens")
 }
 
 pub(crate) fn set(model: &Model, tier: Tier, activations: Activations) -> Arc<ExecutableSet> {

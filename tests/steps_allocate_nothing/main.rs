@@ -21,7 +21,7 @@ mod damaged;
 mod made;
 
 use checks::{SAMPLED, check_observed, check_steps, check_store_memory, check_streamed, check_tier};
-use made::{model, set, streaming, with_drafts};
+use made::{following, model, set, streaming, with_drafts};
 
 /// The system's allocator, counted.
 struct Counting;
@@ -168,6 +168,12 @@ fn parts() -> Vec<Part> {
     let mut parts = vec![
         Part::new("streamed weights", move || check_streamed(fastest)),
         Part::new("a store", check_store_memory),
+        Part::new("rows with a state", move || {
+            let set = set(&following(), fastest, Activations::Native);
+            for name in ["none", "layer_skip", "lookup"] {
+                check_steps(&set, (name, Schedule::Plain), 2, Sampling::GREEDY);
+            }
+        }),
     ];
     for family in damaged::FAMILIES {
         let check = move || [false, true].into_iter().for_each(|is_folder| damaged::check(family, is_folder));

@@ -3,6 +3,7 @@
 use super::{
     activations::{Layout, Prepared},
     append_kv::Append,
+    delta_rule::{self, Follow},
     gate::{Gate, Softcap},
     generic,
     lanes::{Lanes, Portable, Work},
@@ -16,7 +17,10 @@ use super::{
     amx, avx2, avx512,
     isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni},
 };
-use crate::{Activations, AppendKv, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv, Tier, WeightFormat};
+use crate::{
+    Activations, AppendKv, DeltaRule, DeltaShape, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv, Tier,
+    WeightFormat,
+};
 use std::ops::Range;
 
 /// What a linear does with its results.
@@ -379,6 +383,24 @@ impl Kernels {
         args.check(&out);
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
         self.call(Convolve { args, units, out });
+    }
+
+    /// Scratch of one thread for [`Kernels::delta_rule`] of `width` rows, bytes.
+    pub fn delta_rule_scratch_bytes(self, shape: DeltaShape, width: usize) -> usize {
+        delta_rule::scratch_bytes(shape, width)
+    }
+
+    /// Keeps what goes into the given units ([`DeltaRule::units`]) of a gated delta rule, and writes their heads of
+    /// `out` (`[W, H B]`). Equal bits in every tier.
+    ///
+    /// # Panics
+    /// If shapes disagree, the committed rows are none that states can go on from, or `scratch` is smaller than
+    /// [`Kernels::delta_rule_scratch_bytes`] or not aligned to 64.
+    pub fn delta_rule(self, args: &DeltaRule<'_>, units: Range<usize>, scratch: &mut [u8], out: RowsMut<'_>) {
+        args.check(&out);
+        assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
+        let scratch = &mut scratch[..delta_rule::scratch_bytes(args.memory.shape(), args.x.width())];
+        self.call(Follow { args, units, scratch, out });
     }
 
     /// `out = function(gate) * up` for the given rows, all `[W, columns]`. Equal bits in every tier.

@@ -94,6 +94,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod codes;
+mod delta_rule;
 mod found;
 mod gate;
 mod generic;

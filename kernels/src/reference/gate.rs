@@ -7,6 +7,7 @@ pub fn gated(function: Nonlinearity, gate: f64, up: f64) -> f64 {
     let bound = Nonlinearity::CLAMPED_BOUND;
     let (x, argument, factor) = match function {
         Nonlinearity::Silu => (gate, gate, up),
+        Nonlinearity::Sigmoid => (1.0, gate, up),
         Nonlinearity::GeluTanh => {
             (gate, Nonlinearity::SLOPE * (gate + Nonlinearity::CUBIC * gate * gate * gate), up)
         }

@@ -5,6 +5,7 @@
 mod amx;
 mod attention;
 mod candidates;
+mod delta_rule;
 mod int8;
 mod linear;
 mod pointwise;

@@ -56,11 +56,17 @@ proptest! {
         let up: Vec<_> = noise.values(width * columns).iter().map(|x| 10.0 * x).collect();
         let mut expected = vec![0.0; up.len()];
         let (gate, up) = (Rows::new(&gate, columns), Rows::new(&up, columns));
-        for function in [Nonlinearity::Silu, Nonlinearity::GeluTanh, Nonlinearity::ClampedSilu] {
+        let all = [
+            Nonlinearity::Silu,
+            Nonlinearity::GeluTanh,
+            Nonlinearity::ClampedSilu,
+            Nonlinearity::Sigmoid,
+        ];
+        for function in all {
             reference::gate(function, gate, up, RowsMut::new(&mut expected, columns));
             // The exponential of GELU's argument is off by its rounding: 2^-22 of at most 90. Below that it is 0.
             let (relative, floor) = match function {
-                Nonlinearity::Silu => (1e-6, 1e-30),
+                Nonlinearity::Silu | Nonlinearity::Sigmoid => (1e-6, 1e-30),
                 Nonlinearity::GeluTanh => (3e-5, 1e-30),
                 // An up product near -1 loses digits as it is added to 1.
                 Nonlinearity::ClampedSilu => (1e-6, 1.0),

@@ -117,7 +117,7 @@ impl EagerReplay {
             if let Some(result) = step.result.region() {
                 self.replay.arena_mut().claim(&result);
             }
-            let op = CpuStep::resolve(step, executables.weights());
+            let op = CpuStep::resolve(step, executables.weights(), executables.programs()[program].kv);
             let tuning = self.replay.tuning(program, number);
             let (forward, pool) = self.replay.forward(program, inputs);
             pool.run(&|worker: Worker<'_>| op.run(&forward, tuning, worker));

@@ -40,13 +40,15 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
                 None
             }
             OpWeights::Gain(norm) => Some(norm),
-            OpWeights::Vector(weight) => {
-                let used = match step.op {
-                    Op::Route { .. } => "bias of a router",
-                    Op::Attention { .. } => "sinks of heads",
-                    _ => "taps",
+            OpWeights::Vectors(weights) => {
+                let uses = match step.op {
+                    Op::Route { .. } => ["bias of a router", "", ""],
+                    Op::Attention { .. } => ["sinks of heads", "", ""],
+                    _ => ["taps", "decays of heads", "biases of decays"],
                 };
-                add(weight, "f32 values".to_owned(), used.to_owned());
+                for (weight, used) in weights.iter().zip(uses) {
+                    add(*weight, "f32 values".to_owned(), used.to_owned());
+                }
                 None
             }
             OpWeights::Experts { experts, biases } => {

@@ -85,7 +85,7 @@ impl CpuExecutables {
         self.weights.pack(&programs, loading, threads)?;
         for program in &programs {
             let steps: IdVec<StepId, CpuStep> =
-                program.steps.iter().map(|step| CpuStep::resolve(step, &self.weights)).collect();
+                program.steps.iter().map(|step| CpuStep::resolve(step, &self.weights, program.kv)).collect();
             let units: Vec<UnitId> = steps.iter().filter_map(|step| step.unit(&self.weights)).collect();
             assert!(
                 units.is_sorted_by(|a, b| a < b),
@@ -140,8 +140,7 @@ impl Executables for CpuExecutables {
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
-        let cache =
-            KvCache::bytes(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout.slots());
+        let cache = KvCache::bytes(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout);
         let ropes = super::rope_bytes(&self.programs[ProgramId::FIRST], options.layout.context);
         let scratch = options.threads * self.scratch_bytes() + self.shared_bytes(options);
         self.arena_bytes() + cache + ropes + scratch

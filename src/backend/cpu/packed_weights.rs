@@ -214,7 +214,8 @@ fn keys_of(op: &Op) -> Vec<Key> {
     match op.weights() {
         OpWeights::Nothing => Vec::new(),
         OpWeights::Rows(weight) => vec![Key::Stack(vec![weight])],
-        OpWeights::Gain(Norm { weight, .. }) | OpWeights::Vector(weight) => vec![Key::Vector(vec![weight])],
+        OpWeights::Gain(Norm { weight, .. }) => vec![Key::Vector(vec![weight])],
+        OpWeights::Vectors(weights) => weights.iter().map(|weight| Key::Vector(vec![*weight])).collect(),
         OpWeights::Stack { weights, biases, norm } => {
             with_vectors(Key::Stack(weights.to_vec()), biases, norm)
         }

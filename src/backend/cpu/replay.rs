@@ -9,7 +9,7 @@ use std::{
 };
 
 use ygg_kernels::{
-    Attention, ConvLayer, KvLayer, Rope, RopeTable, Rows, RowsMut,
+    Attention, ConvLayer, DeltaLayer, KvLayer, Rope, RopeTable, Rows, RowsMut,
     cpu::{FoundLayout, Kernels, Tuning},
 };
 
@@ -78,7 +78,7 @@ impl CpuReplay {
         arena: Arena,
     ) -> Result<Self, BackendError> {
         let first = &executables.programs[ProgramId::FIRST];
-        let cache = KvCache::new(first.kv, executables.kv_format, options.layout.slots())?;
+        let cache = KvCache::new(first.kv, executables.kv_format, options.layout)?;
         let scratch_bytes = executables.scratch_bytes();
         let scratch = Block::zeroed(scratch_bytes * options.threads, "the threads' scratch")?;
         let shared = Block::zeroed(executables.shared_bytes(options), "what threads join")?;
@@ -177,6 +177,11 @@ impl<'a> Forward<'a> {
     pub(super) fn conv(&self, layer: usize) -> ConvLayer<'a> {
         // SAFETY: units of a convolution are disjoint channels, and no other step touches the layer.
         unsafe { self.cache.conv(layer) }
+    }
+
+    pub(super) fn delta(&self, layer: usize) -> DeltaLayer<'a> {
+        // SAFETY: units of a delta rule are disjoint heads, and no other step touches the layer.
+        unsafe { self.cache.delta(layer) }
     }
 
     pub(super) fn scratch(&self, worker: Worker<'_>) -> &'a mut [u8] {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ygg_kernels::{
-    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Rope, Routed, Routes, Routing, Rows, Scoring,
-    ShortConv,
+    AppendKv, Attention, DeltaForm, DeltaRule, DeltaShape, DeltaWeights, Nonlinearity, Norm, PartialsShape,
+    Rope, Routed, Routes, Routing, Rows, Scoring, ShortConv,
     candidates::ranges,
     cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, RoutedLinear, TILE, Tuning, head_scratch_bytes},
 };
@@ -74,6 +74,7 @@ enum Kind {
         x: Region,
         out: Region,
     },
+    DeltaRule(DeltaStep),
     Route {
         routing: Routing,
         bias: Option<VectorId>,
@@ -147,6 +148,19 @@ struct Attending {
     out: Region,
 }
 
+/// A gated delta rule, with what goes in and its taps, decays and biases.
+#[derive(Clone, Copy, Debug)]
+struct DeltaStep {
+    layer: usize,
+    shape: DeltaShape,
+    form: DeltaForm,
+    vectors: [VectorId; 3],
+    x: Region,
+    decays: Region,
+    rates: Region,
+    out: Region,
+}
+
 /// A product whose results are folded as they are made.
 #[derive(Clone, Copy, Debug)]
 struct Head {
@@ -155,7 +169,7 @@ struct Head {
 }
 
 impl CpuStep {
-    pub(super) fn resolve(step: &Step, weights: &PackedWeights) -> Self {
+    pub(super) fn resolve(step: &Step, weights: &PackedWeights, kv: KvSpec) -> Self {
         let region = |operand: &Operand| operand.region().expect("the program's operand has bytes");
         let operand = |i: usize| region(&step.operands[i]);
         let fused = |norm: &ir::Norm| FusedNorm { gain: weights.vector_id(&[norm.weight]), eps: norm.eps };
@@ -207,6 +221,16 @@ impl CpuStep {
                 x: operand(0),
                 out: region(&step.result),
             },
+            Op::DeltaRule { layer, vectors, form } => Kind::DeltaRule(DeltaStep {
+                layer: *layer,
+                shape: kv.delta.shape,
+                form: *form,
+                vectors: vectors.map(|id| weights.vector_id(&[id])),
+                x: operand(0),
+                decays: operand(1),
+                rates: operand(2),
+                out: region(&step.result),
+            }),
             Op::Route { routing, bias } => Kind::Route {
                 routing: *routing,
                 bias: bias.map(|bias| weights.vector_id(&[bias])),
@@ -303,6 +327,9 @@ impl CpuStep {
                 let matrix = weights.matrix(experts[0]);
                 let shape = [matrix.outputs(), matrix.columns()];
                 kernels.routed_scratch_bytes(matrix.format(), binding.width, shape)
+            }
+            Kind::DeltaRule(DeltaStep { shape, .. }) => {
+                kernels.delta_rule_scratch_bytes(*shape, binding.width)
             }
             Kind::Candidates { head: None, .. }
             | Kind::Embed { .. }
@@ -414,6 +441,23 @@ impl CpuStep {
                     memory: forward.conv(*layer),
                 };
                 kernels.short_conv(&conv, worker.share(conv.units()), forward.write(out));
+            }
+            Kind::DeltaRule(DeltaStep { layer, shape: _, form, vectors, x, decays, rates, out }) => {
+                let [taps, of_decays, biases] = vectors.map(|id| weights.vector(id));
+                let rule = DeltaRule {
+                    x: forward.read(x),
+                    decays: forward.read(decays),
+                    rates: forward.read(rates),
+                    weights: DeltaWeights { taps, decays: of_decays, biases },
+                    form: *form,
+                    slots: inputs.slots(),
+                    tails: crate::backend::tails(inputs),
+                    memory: forward.delta(*layer),
+                };
+                let units = worker.share(rule.units());
+                if !units.is_empty() {
+                    kernels.delta_rule(&rule, units, forward.scratch(worker), forward.write(out));
+                }
             }
             Kind::Route { routing, bias, scores, out } => {
                 let bias = bias.map(|bias| weights.vector(bias));

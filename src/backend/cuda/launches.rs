@@ -168,7 +168,7 @@ impl<'a> Launches<'a> {
                 let product = Product { up: Some(up), function, ..Product::plain(*norm, weights) };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
-            Op::Route { .. } | Op::RoutedLinear { .. } => {
+            Op::Route { .. } | Op::RoutedLinear { .. } | Op::DeltaRule { .. } => {
                 unreachable!("refused when the programs were loaded")
             }
             Op::Add => self.elementwise(in_step, [operand(0), operand(1), out()], YGG_ADD),
@@ -176,7 +176,9 @@ impl<'a> Launches<'a> {
                 let binary = match function {
                     Nonlinearity::Silu => YGG_GATE_SILU,
                     Nonlinearity::GeluTanh => YGG_GATE_GELU,
-                    Nonlinearity::ClampedSilu => unreachable!("refused when the programs were loaded"),
+                    Nonlinearity::ClampedSilu | Nonlinearity::Sigmoid => {
+                        unreachable!("refused when the programs were loaded")
+                    }
                 };
                 self.elementwise(in_step, [operand(0), operand(1), out()], binary)
             }
@@ -487,7 +489,9 @@ impl<'a> Launches<'a> {
             function: match function {
                 Nonlinearity::Silu => YGG_SILU,
                 Nonlinearity::GeluTanh => YGG_GELU,
-                Nonlinearity::ClampedSilu => unreachable!("refused when the programs were loaded"),
+                Nonlinearity::ClampedSilu | Nonlinearity::Sigmoid => {
+                    unreachable!("refused when the programs were loaded")
+                }
             },
             projection: self.projection(*projection),
             bias: float(*bias),

@@ -223,6 +223,18 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
             if let Some((what, found)) = lacking {
                 return Err(BackendError::CudaLimit { what, expected: "none".to_owned(), found });
             }
+            let is_sigmoid = |op: &Op| {
+                let (Op::Gate(function) | Op::GatedLinear { function, .. }) = op else { return false };
+                *function == Nonlinearity::Sigmoid
+            };
+            if matches!(step.op, Op::DeltaRule { .. }) || is_sigmoid(&step.op) {
+                let (what, found) = match &step.op {
+                    Op::DeltaRule { .. } => ("layers whose rows have a state", "gated delta rules"),
+                    _ => ("gates", "a sigmoid"),
+                };
+                let expected = "none".to_owned();
+                return Err(BackendError::CudaLimit { what, expected, found: found.to_owned() });
+            }
             let most = YGG_MOST_CANDIDATES as usize;
             if let Op::Candidates { most: found, .. } = &step.op
                 && *found > most

@@ -56,7 +56,7 @@ impl ScratchBytes {
                 OpWeights::Nothing
                 | OpWeights::Rows(_)
                 | OpWeights::Gain(_)
-                | OpWeights::Vector(_)
+                | OpWeights::Vectors(_)
                 | OpWeights::Experts { .. } => {}
             }
             if let Op::Attention { heads, .. } = &step.op {

@@ -297,7 +297,8 @@ fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
     match op.weights() {
         OpWeights::Nothing => Vec::new(),
         OpWeights::Rows(weight) => vec![Key::Rows(weight)],
-        OpWeights::Gain(Norm { weight, .. }) | OpWeights::Vector(weight) => vec![Key::Vector(weight)],
+        OpWeights::Gain(Norm { weight, .. }) => vec![Key::Vector(weight)],
+        OpWeights::Vectors(weights) => weights.iter().copied().map(Key::Vector).collect(),
         OpWeights::Stack { weights, biases, norm } => {
             let mut keys: Vec<Key> = with_gain(norm, &[weights]);
             keys.extend((!biases.is_empty()).then(|| Key::Biases(biases.to_vec(), order)));

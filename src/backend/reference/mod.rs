@@ -3,8 +3,8 @@
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use ygg_kernels::{
-    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Rope, RopeTable, Routes, Rows, RowsMut,
-    ShortConv, cpu::Kernels, reference as kernels,
+    Activations, AppendKv, Attention, DeltaRule, DeltaWeights, KvFormat, Matrix, Norm, Rope, RopeTable,
+    Routes, Rows, RowsMut, ShortConv, cpu::Kernels, reference as kernels,
 };
 
 use crate::ir::{
@@ -76,8 +76,7 @@ impl Executables for ReferenceExecutables {
     }
 
     fn replay_bytes(&self, options: &ReplayOptions) -> usize {
-        let cache =
-            KvCache::bytes(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout.slots());
+        let cache = KvCache::bytes(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout);
         self.arena_bytes()
             + cache
             + super::rope_bytes(&self.programs[ProgramId::FIRST], options.layout.context)
@@ -115,7 +114,7 @@ impl Executables for ReferenceExecutables {
 
     fn open(self: Arc<Self>, options: &ReplayOptions) -> Result<Box<dyn Replay>, BackendError> {
         let arena = Arena::new(self.arena_bytes())?;
-        let cache = KvCache::new(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout.slots())?;
+        let cache = KvCache::new(self.programs[ProgramId::FIRST].kv, self.kv_format, options.layout)?;
         let ropes = super::rope_tables(&self.programs[ProgramId::FIRST], options.layout.context);
         Ok(Box::new(ReferenceReplay { executables: self, arena, cache, ropes }))
     }
@@ -263,6 +262,21 @@ impl ReferenceReplay {
                     memory: unsafe { self.cache.conv(*layer) },
                 };
                 kernels::short_conv(&conv, write());
+            }
+            Op::DeltaRule { layer, vectors, form } => {
+                let [taps, decays, biases] = vectors.map(|id| self.executables.vector(&[id]));
+                let rule = DeltaRule {
+                    x: read(0),
+                    decays: read(1),
+                    rates: read(2),
+                    weights: DeltaWeights { taps: &taps, decays: &decays, biases: &biases },
+                    form: *form,
+                    slots: inputs.slots(),
+                    tails: super::tails(inputs),
+                    // SAFETY: one thread runs one op at a time.
+                    memory: unsafe { self.cache.delta(*layer) },
+                };
+                kernels::delta_rule(&rule, write());
             }
             Op::Route { routing, bias } => {
                 let bias = bias.map(|bias| self.executables.vector(&[bias]));

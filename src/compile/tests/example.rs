@@ -3,10 +3,13 @@
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
-use ygg_kernels::{Gating, Nonlinearity, RopePairing, Routed, Routing, Scoring, WeightFormat};
+use ygg_kernels::{
+    DeltaForm, DeltaShape, Gating, Nonlinearity, RopePairing, Routed, Routing, Scoring, WeightFormat,
+};
 
 use crate::ir::{
-    ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec,
+    ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId,
+    WeightSpec,
 };
 
 /// Where the factor on the queries stands.
@@ -92,7 +95,7 @@ impl Shape {
             layers: self.layers,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
-            conv: ConvSpec::default(),
+            ..KvSpec::default()
         };
         let weights = self.weights();
         let names = weights.iter().map(|w| w.name.clone()).collect();
@@ -227,7 +230,8 @@ impl Builder<'_> {
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
 /// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4, 6 makes gates and values of 8 channels, 7 holds 3 taps of
-/// each, 8 are sinks of two heads. Cache: two layers of one head of 4, and many of convolutions. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// each, 8 has an element for each of two heads. Cache: two layers of one head of 4, and many of convolutions and of delta
+/// rules of 12 channels with 2 taps. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
@@ -240,12 +244,19 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let of_heads = WeightSpec::new("gain of heads", 1, 4, WeightFormat::F32);
     let gates = WeightSpec::new("gates", 24, 8, WeightFormat::F32);
     let taps = WeightSpec::new("taps", 1, 24, WeightFormat::F32);
-    let sinks = WeightSpec::new("sinks", 1, 2, WeightFormat::F32);
-    let weights = weights.into_iter().chain([of_heads, gates, taps, sinks]).collect();
+    let two_heads = WeightSpec::new("two heads", 1, 2, WeightFormat::F32);
+    let weights = weights.into_iter().chain([of_heads, gates, taps, two_heads]).collect();
+    let shape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 2, value_dim: 4, taps: 2 };
     let mut graph = Graph::new(
         "small",
         weights,
-        KvSpec { layers: 2, kv_heads: 1, head_dim: 4, conv: ConvSpec { layers: 64, channels: 8 } },
+        KvSpec {
+            layers: 2,
+            kv_heads: 1,
+            head_dim: 4,
+            conv: ConvSpec { layers: 64, channels: 8 },
+            delta: DeltaSpec { layers: 64, shape },
+        },
     );
     let ropes = [4, 2].map(|head_dim| {
         let inv_freq = (0..head_dim / 2).map(|i| 1.0 / (i + 1) as f32).collect();
@@ -255,7 +266,8 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
         [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
             .map(|input| graph.add(Op::Input(input), &[], None).unwrap());
     let stream = graph.add(Op::Embed { weight: WeightId(0) }, &[tokens], None).unwrap();
-    let mut small = Small { graph, stream, positions, slots, tails, ropes, group: None, convolutions: 0 };
+    let mut small =
+        Small { graph, stream, positions, slots, tails, ropes, group: None, convolutions: 0, rules: 0 };
     let last = build(&mut small);
     let mut graph = small.graph;
     let logits = graph.add(Op::SelectRows, &[last, rows], None).unwrap();
@@ -274,6 +286,7 @@ pub(super) struct Small {
     pub(super) group: Option<GroupId>,
     /// Those that there are.
     convolutions: usize,
+    rules: usize,
 }
 
 impl Small {
@@ -328,6 +341,16 @@ impl Small {
         let op = Op::ShortConv { layer: self.convolutions, taps: WeightId(7) };
         self.convolutions += 1;
         self.add(op, &[gated, self.slots, self.tails])
+    }
+
+    /// A gated delta rule in a layer of its own; what goes in are parts of one product.
+    pub(super) fn delta_rule(&mut self, x: ValueId) -> ValueId {
+        let all = self.linear(6, x);
+        let [x, decays, rates] = [(0, 12), (12, 2), (20, 2)].map(|(start, len)| self.slice(start, len, all));
+        let form = DeltaForm { is_grouped: true, is_logarithm: true };
+        let op = Op::DeltaRule { layer: self.rules, vectors: [7, 8, 8].map(WeightId), form };
+        self.rules += 1;
+        self.add(op, &[x, decays, rates, self.slots, self.tails])
     }
 
     /// Experts that rows choose two of by the second matrix: the first two matrices in turn, with biases, joined.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ygg_kernels::{
-    Gating, RopePairing, Routed, Routing, Scoring,
+    DeltaShape, Gating, RopePairing, Routed, Routing, Scoring,
     reference::{capped, gated},
 };
 
@@ -371,6 +371,56 @@ impl Model<'_> {
         })
     }
 
+    /// Heads of a gated delta rule whose value heads lie together and whose decays are stored as logarithms, each row's
+    /// from the first of its path.
+    fn followed(&self, [x, decays, rates]: [&Matrix; 3], vectors: &[WeightId; 3]) -> Matrix {
+        let DeltaShape { key_heads, value_heads, key_dim, value_dim, taps: count } = self.kv.delta.shape;
+        let [taps, stored, biases] = vectors.map(|id| self.weight_row(id, 0));
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let convolved = |path: &[usize]| -> Vec<f64> {
+            let of_channel = |c: usize| {
+                let back = path.iter().rev().zip((0..count).rev());
+                let sum: f64 = back.map(|(row, tap)| taps[c * count + tap] * x.row(*row)[c]).sum();
+                sum * sigmoid(sum)
+            };
+            (0..x.columns).map(of_channel).collect()
+        };
+        let divided = |x: &[f64], by: usize| -> Vec<f64> {
+            let divisor = ((dot(x, x) + f64::from(1e-6f32)) * by as f64).sqrt();
+            x.iter().map(|x| x / divisor).collect()
+        };
+        x.map_rows(|row, _| {
+            let path = &self.forward.paths[row];
+            let of_head = |head: usize| -> Vec<f64> {
+                let key_head = head / (value_heads / key_heads);
+                let mut state = vec![vec![0.0; value_dim]; key_dim];
+                let mut result = Vec::new();
+                for end in 1..=path.len() {
+                    let (own, all) = (path[end - 1], convolved(&path[..end]));
+                    let (queries, rest) = all.split_at(key_heads * key_dim);
+                    let (keys, values) = rest.split_at(key_heads * key_dim);
+                    let part = |of: &[f64]| of[key_head * key_dim..][..key_dim].to_vec();
+                    let (query, key) = (divided(&part(queries), key_dim), divided(&part(keys), 1));
+                    let soft = (decays.row(own)[head] + biases[head]).exp().ln_1p();
+                    let decay = (-stored[head].exp() * soft).exp();
+                    for column in 0..value_dim {
+                        let known: f64 = (0..key_dim).map(|i| key[i] * decay * state[i][column]).sum();
+                        let value = values[head * value_dim + column];
+                        let change = sigmoid(rates.row(own)[head]) * (value - known);
+                        for i in 0..key_dim {
+                            state[i][column] = decay * state[i][column] + key[i] * change;
+                        }
+                    }
+                    result = (0..value_dim)
+                        .map(|column| (0..key_dim).map(|i| query[i] * state[i][column]).sum())
+                        .collect();
+                }
+                result
+            };
+            (0..value_heads).flat_map(of_head).collect()
+        })
+    }
+
     fn evaluate(&self, op: &Op, operands: &[&Tensor]) -> Tensor {
         let x = || operands[0].rows();
         let y = || operands[1].rows();
@@ -428,6 +478,7 @@ impl Model<'_> {
                     (0..channels).map(of_channel).collect()
                 })
             }
+            Op::DeltaRule { vectors, .. } => self.followed([x(), y(), operands[2].rows()], vectors),
             Op::Route { routing, bias } => self.routes(x(), routing, *bias),
             Op::RoutedLinear { experts, biases, routed } => self.routed(x(), y(), (experts, biases), *routed),
             Op::Add => x().zip(y(), |a, b| a + b),

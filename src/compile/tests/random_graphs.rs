@@ -30,7 +30,7 @@ struct Block {
 }
 
 fn block() -> impl Strategy<Value = Block> {
-    let instruction = (0u32..21, any::<Index>(), any::<Index>());
+    let instruction = (0u32..22, any::<Index>(), any::<Index>());
     let instructions = prop::collection::vec(instruction, 1..7);
     (any::<bool>(), instructions, any::<Index>(), prop::bool::weighted(0.3)).prop_map(
         |(grouped, instructions, residual, residual_outlives)| Block {
@@ -98,6 +98,7 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
             let sum = small.experts(a);
             small.sum(b, sum)
         }
+        20 => small.delta_rule(a),
         _ => small.sum(a, b),
     }
 }

@@ -5,7 +5,7 @@ use ygg_kernels::{KvFormat, Tier};
 use super::example::{Shape, over_stream};
 use crate::{
     compile::{CompileError, compile, compile_until, stages::run_lawfully},
-    ir::{Binding, ConvSpec, DeviceSpec, Graph, GroupId, Input, KvSpec, Op, WeightId},
+    ir::{Binding, DeviceSpec, Graph, GroupId, Input, KvSpec, Op, WeightId},
 };
 
 const ONE: Binding = Binding { width: 1, outputs: 1 };
@@ -46,11 +46,8 @@ fn alignments_that_are_none() {
 
 #[test]
 fn an_unlawful_source() {
-    let graph = Graph::new(
-        "empty",
-        vec![],
-        KvSpec { layers: 0, kv_heads: 1, head_dim: 2, conv: ConvSpec::default() },
-    );
+    let graph =
+        Graph::new("empty", vec![], KvSpec { layers: 0, kv_heads: 1, head_dim: 2, ..KvSpec::default() });
     assert!(refusal(&graph, ONE, &device()).starts_with("after `source`: graph law broken at what is shown"));
 }
 

@@ -1,9 +1,9 @@
 //! One breach per law, and what the refusal names.
 
-use ygg_kernels::{Nonlinearity, Scoring, WeightFormat};
+use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Scoring, WeightFormat};
 
 use super::*;
-use crate::ir::{ConvSpec, Head, Input, KvSpec, Norm, WeightId, WeightSpec};
+use crate::ir::{ConvSpec, DeltaSpec, Head, Input, KvSpec, Norm, WeightId, WeightSpec};
 
 const ATTENTION: GroupId = GroupId(0);
 
@@ -30,10 +30,21 @@ fn attention(layer: usize) -> Op {
 
 /// A model of one attention sub-layer and a head over its stream.
 fn lawful() -> Parts {
-    let weights =
-        vec![matrix("embed", 10, 8), matrix("kv", 4, 8), matrix("head", 10, 8), matrix("gain", 1, 8)];
+    let weights = vec![
+        matrix("embed", 10, 8),
+        matrix("kv", 4, 8),
+        matrix("head", 10, 8),
+        matrix("gain", 1, 8),
+        matrix("two", 1, 2),
+        matrix("one", 1, 1),
+    ];
+    let shape = DeltaShape { key_heads: 1, value_heads: 1, key_dim: 1, value_dim: 2, taps: 2 };
     let conv = ConvSpec { layers: 1, channels: 2 };
-    let mut graph = Graph::new("law", weights, KvSpec { layers: 2, kv_heads: 1, head_dim: 4, conv });
+    let mut graph = Graph::new(
+        "law",
+        weights,
+        KvSpec { layers: 2, kv_heads: 1, head_dim: 4, conv, delta: DeltaSpec { layers: 1, shape } },
+    );
     let mut add = |op: Op, operands: &[ValueId], group| graph.add(op, operands, group).unwrap();
     let inputs = [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
         .map(|input| add(Op::Input(input), &[], None));
@@ -123,6 +134,29 @@ fn refuses_a_second_convolution_in_a_layer_and_taps_that_do_not_fit() {
     graph.add(conv(0, 3), &[x, slots, tails], None).unwrap();
     let found = breach(&graph);
     assert!(found.contains("one convolution in layer 0") && found.contains(&first.to_string()), "{found}");
+}
+
+#[test]
+fn refuses_a_second_delta_rule_in_a_layer_and_what_does_not_fit() {
+    let Parts { mut graph, stream, append, attended, .. } = lawful();
+    let (slots, tails) = (graph.operands(append)[2], graph.operands(attended)[2]);
+    let mut slice = |start, len| graph.add(Op::Slice { start, len }, &[stream], None).unwrap();
+    let [x, said, all] = [slice(0, 4), slice(4, 1), slice(0, 8)];
+    let form = DeltaForm { is_grouped: true, is_logarithm: true };
+    let rule = |layer, taps| Op::DeltaRule { layer, vectors: [taps, 5, 5].map(WeightId), form };
+    for (op, x, part) in [
+        (rule(0, 3), all, "columns [4, 1, 1]"),
+        (rule(1, 3), x, "a layer below 1"),
+        (rule(0, 4), x, "vectors of [8, 1, 1] elements"),
+    ] {
+        let refused = graph.add(op, &[x, said, said, slots, tails], None).unwrap_err().to_string();
+        assert!(refused.contains(part), "{refused}");
+    }
+    let first = graph.add(rule(0, 3), &[x, said, said, slots, tails], None).unwrap();
+    assert_eq!(verify(&graph), Ok(()));
+    graph.add(rule(0, 3), &[x, said, said, slots, tails], None).unwrap();
+    let found = breach(&graph);
+    assert!(found.contains("one delta rule in layer 0") && found.contains(&first.to_string()), "{found}");
 }
 
 #[test]

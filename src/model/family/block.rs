@@ -16,7 +16,7 @@ use super::{
     weights::WeightList,
 };
 use crate::{
-    ir::{ConvSpec, Graph, KvSpec, Op, ReducedHead, TextGraph, TextRows, WeightId, WeightSpec, verify},
+    ir::{Graph, KvSpec, Op, ReducedHead, TextGraph, TextRows, WeightId, WeightSpec, verify},
     model::{
         BlockHead, Container, ModelConfig, ModelError, TensorTable,
         config::{Fields, only},
@@ -133,7 +133,7 @@ impl HiddenStateGraph {
             layers: config.layers,
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
-            conv: ConvSpec::default(),
+            ..KvSpec::default()
         };
         let text = text_graph(config, list.specs.clone(), kv, &recipe, [fc, hidden_norm], &layers)?;
         let mut graph = Graph::new(&config.name, list.specs, kv);

@@ -14,7 +14,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, Joining, KvSpec, Norm, Op, ReducedHead, TextGraph, TextRows, WeightId, verify},
+    ir::{Graph, Joining, KvSpec, Norm, Op, ReducedHead, TextGraph, TextRows, WeightId, verify},
     model::{
         Container, Eagle3, ModelConfig, ModelError, TensorTable,
         config::{Fields, only},
@@ -111,7 +111,8 @@ impl Weights<'_, '_> {
         };
         let (query, key, value) = ((query[0], query[1]), (key[0], key[1]), (value[0], value[1]));
         let own = AttentionWeights {
-            query: query.1,
+            query: vec![query.1],
+            gate: Vec::new(),
             key: key.1,
             value: value.1,
             biases,
@@ -192,12 +193,8 @@ impl HiddenStateGraph {
         let list = own.list;
         list.refuse_others(&head.read_tensors)?;
 
-        let kv = KvSpec {
-            layers: 1,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-            conv: ConvSpec::default(),
-        };
+        let kv =
+            KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim, ..KvSpec::default() };
         let head_norms = if attention.head_norms.is_some() { HeadNorms::EachHead } else { HeadNorms::None };
         let recipe = Recipe { head_norms, ..Recipe::llama(config) };
         let mut graph = Graph::new(&config.name, list.specs, kv);

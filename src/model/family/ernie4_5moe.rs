@@ -45,7 +45,12 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     // Weights are divided by their sum, which no softmax lets come near the least divisor of the model.
     let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", shared)?;
     let bias = Some("mlp.moe_statics.e_score_correction_bias");
-    let mut recipe = Recipe { experts: Some(Experts { bias, ..experts }), ..Recipe::llama(source.config) };
+    let mut recipe = Recipe {
+        experts: Some(Experts { bias, ..experts }),
+        // Layers that predict further tokens.
+        others: vec!["model.mtp_".to_owned()],
+        ..Recipe::llama(source.config)
+    };
     let every = count("interleave_moe_layer_step", "moe_layer_interval")?.unwrap_or(1).max(1);
     let first = count("leading_dense_block_count", "moe_layer_start_index")?.unwrap_or(1);
     let last = match source.fields.container() {

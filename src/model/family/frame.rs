@@ -3,14 +3,14 @@
 use super::{
     Source,
     layer::layer,
-    recipe::{Attending, LayerWeights, Recipe},
+    recipe::{Attending, Instead, LayerWeights, Recipe},
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
+    ir::{ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
     model::{ModelConfig, ModelError, TensorTable},
 };
-use ygg_kernels::RopePairing;
+use ygg_kernels::{DeltaShape, RopePairing};
 
 /// The product with a matrix.
 pub(super) fn linear(weight: WeightId) -> Op {
@@ -111,7 +111,9 @@ impl<'a> Frame<'a> {
 /// [`ModelError`] for a tensor that is missing, has another shape, or is one that no graph of this recipe reads.
 pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, ModelError> {
     let Source { config, fields, tensors } = *source;
-    let naming = Naming { renamed: recipe.names, ..Naming::of(fields.container()) };
+    let naming = Naming::of(fields.container());
+    let layers = recipe.before_layers.unwrap_or(naming.layers);
+    let naming = Naming { renamed: recipe.names, layers, ..naming };
     let mut list = WeightList::after(tensors, Vec::new());
     let table = [config.vocabulary, config.hidden_size];
     let embedding = list.find(naming.weight("token_embd", "model.embed_tokens"), &table)?;
@@ -123,14 +125,19 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
         true => embedding,
         false => list.find(naming.weight("output", "lm_head"), &table)?,
     };
-    refuse_unread(config, tensors, &list)?;
+    refuse_unread(config, recipe, tensors, &list)?;
 
-    let convolutions = recipe.layers.iter().filter(|layer| layer.taps.is_some()).count();
+    let follow = Recipe::count(&recipe.layers, Some(Instead::DeltaRule));
+    let attend = Recipe::count(&recipe.layers, None);
     let kv = KvSpec {
-        layers: config.layers - convolutions,
+        layers: attend,
         kv_heads: config.kv_heads,
         head_dim: config.head_dim,
-        conv: ConvSpec { layers: convolutions, channels: config.hidden_size },
+        conv: ConvSpec { layers: config.layers - attend - follow, channels: config.hidden_size },
+        delta: DeltaSpec {
+            layers: follow,
+            shape: recipe.delta.map_or(DeltaShape::default(), |(shape, _)| shape),
+        },
     };
     let mut graph = Graph::new(&config.name, list.specs, kv);
     let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
@@ -148,14 +155,14 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
 /// Refuses biases and norms that the graph does not compute: without them the model would be another.
 fn refuse_unread(
     config: &ModelConfig,
+    recipe: &Recipe,
     tensors: &TensorTable,
     list: &WeightList<'_>,
 ) -> Result<(), ModelError> {
     let read: std::collections::BTreeSet<&str> = list.specs.iter().map(|spec| spec.name.as_str()).collect();
     for (suffix, found) in [(".bias", "a bias"), ("norm.weight", "a norm")] {
-        // Those of layers that predict further tokens are of no use here.
-        let is_unread = |name: &&String| !read.contains(name.as_str()) && !name.starts_with("model.mtp_");
-        let mut unread = tensors.keys().filter(is_unread);
+        let is_other = |name: &str| recipe.others.iter().any(|other| name.starts_with(other));
+        let mut unread = tensors.keys().filter(|name| !read.contains(name.as_str()) && !is_other(name));
         if let Some(name) = unread.find(|name| name.ends_with(suffix)) {
             let supported = format!("{} models without it", config.family.name);
             return Err(ModelError::unsupported(format_args!("tensor `{name}`"), found, supported));

@@ -12,7 +12,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, Graph, KvSpec, Op, TextGraph, TextRows, WeightId, WeightSpec, verify},
+    ir::{Graph, KvSpec, Op, TextGraph, TextRows, WeightId, WeightSpec, verify},
     model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
@@ -78,12 +78,8 @@ impl HiddenStateGraph {
         let weights = LayerWeights::find(&mut list, naming, 0, config, &recipe)?;
         let norm = list.gain("norm.weight".to_owned(), width, 0.0)?;
 
-        let kv = KvSpec {
-            layers: 1,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-            conv: ConvSpec::default(),
-        };
+        let kv =
+            KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim, ..KvSpec::default() };
         let mut graph = Graph::new(&config.name, list.specs, kv);
         let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), &recipe)?;
         let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;

@@ -7,8 +7,8 @@ use super::{
     experts::ExpertWeights,
     frame::{Frame, biased, linear},
     recipe::{
-        Attending, AttentionWeights, Beside, Biases, HeadNorms, LayerWeights, MlpWeights, Norms, Recipe,
-        SubLayerWeights,
+        Attending, AttentionWeights, Beside, Biases, DeltaRuleWeights, HeadNorms, Instead, LayerWeights,
+        MlpWeights, Norms, Recipe, SubLayerWeights,
     },
     weights::{Naming, WeightList},
 };
@@ -16,7 +16,7 @@ use crate::{
     ir::{Graph, GroupId, Op, ValueId, WeightId},
     model::{ModelConfig, ModelError},
 };
-use ygg_kernels::Scoring;
+use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Scoring};
 
 impl LayerWeights {
     /// Looks up the weights of a layer.
@@ -40,7 +40,7 @@ impl LayerWeights {
         };
         let before_attention = gain(list, is_before, "attn_norm", "input_layernorm", d)?;
         let mut output_bias = None;
-        let (sub_layer, attention_output) = match recipe.layers[index].taps {
+        let (sub_layer, attention_output) = match recipe.layers[index].instead {
             None => {
                 let attention = AttentionWeights::find(list, naming, index, config, recipe)?;
                 let output = list.find(name("attn_output", "self_attn.o_proj"), &[d, config.heads * e])?;
@@ -50,11 +50,17 @@ impl LayerWeights {
                 }
                 (SubLayerWeights::Attention(attention), output)
             }
-            Some(taps) => {
+            Some(Instead::ShortConv { taps }) => {
                 let input = list.find(name("shortconv.in_proj", "conv.in_proj"), &[3 * d, d])?;
                 let taps = list.taps(naming, name("shortconv.conv", "conv.conv"), [d, taps])?;
                 let output = list.find(name("shortconv.out_proj", "conv.out_proj"), &[d, d])?;
                 (SubLayerWeights::ShortConv { input, taps }, output)
+            }
+            Some(Instead::DeltaRule) => {
+                let (shape, form) = recipe.delta.expect("a recipe with such a layer says of what shape");
+                let rule = DeltaRuleWeights::find(list, naming, index, d, (shape, form))?;
+                let output = list.find(name("ssm_out", "linear_attn.out_proj"), &[d, shape.values()])?;
+                (SubLayerWeights::DeltaRule(rule), output)
             }
         };
         let after_attention = gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
@@ -96,6 +102,40 @@ impl LayerWeights {
     }
 }
 
+impl DeltaRuleWeights {
+    /// Looks up the weights of a gated delta rule over rows of `d` elements.
+    fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        index: usize,
+        d: usize,
+        (shape, form): (DeltaShape, DeltaForm),
+    ) -> Result<Self, ModelError> {
+        let heads = shape.value_heads;
+        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
+        let vector = |gguf, folder| naming.layer_vector(index, gguf, folder);
+        let input = list.find(name("attn_qkv", "linear_attn.in_proj_qkv"), &[shape.channels(), d])?;
+        let gate = list.find(name("attn_gate", "linear_attn.in_proj_z"), &[shape.values(), d])?;
+        let says = [
+            list.find(name("ssm_alpha", "linear_attn.in_proj_a"), &[heads, d])?,
+            list.find(name("ssm_beta", "linear_attn.in_proj_b"), &[heads, d])?,
+        ];
+        let taps = name("ssm_conv1d", "linear_attn.conv1d");
+        let vectors = [
+            list.taps(naming, taps, [shape.channels(), shape.taps])?,
+            list.vector(vector("ssm_a", "linear_attn.A_log"), heads, decay_name(form))?,
+            list.vector(vector("ssm_dt.bias", "linear_attn.dt_bias"), heads, "a bias")?,
+        ];
+        let norm = list.gain(name("ssm_norm", "linear_attn.norm"), shape.value_dim, 0.0)?;
+        Ok(Self { input, gate, says, vectors, norm })
+    }
+}
+
+/// What the decays of heads are in errors.
+fn decay_name(form: DeltaForm) -> &'static str {
+    if form.is_logarithm { "logarithms of decays" } else { "decays" }
+}
+
 impl AttentionWeights {
     /// Looks up the weights that make queries, keys and values.
     fn find(
@@ -108,16 +148,23 @@ impl AttentionWeights {
         let (d, e) = (config.hidden_size, config.head_dim);
         let (queries, keys) = (config.heads * e, config.kv_heads * e);
         let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
-        let [query, key, value] = if recipe.has_fused_tensors {
+        let mut gate = Vec::new();
+        let (query, [key, value]) = if recipe.has_fused_tensors {
             let name = name("attn_qkv", "self_attn.qkv_proj");
             let all = list.parts(name, &[queries + 2 * keys, d], &[queries, keys, keys])?;
-            [all[0], all[1], all[2]]
+            (vec![all[0]], [all[1], all[2]])
         } else {
-            [
-                list.find(name("attn_q", "self_attn.q_proj"), &[queries, d])?,
-                list.find(name("attn_k", "self_attn.k_proj"), &[keys, d])?,
-                list.find(name("attn_v", "self_attn.v_proj"), &[keys, d])?,
-            ]
+            let of_queries = name("attn_q", "self_attn.q_proj");
+            let query = if recipe.has_gates {
+                let both = list.parts(of_queries, &[2 * queries, d], &vec![e; 2 * config.heads])?;
+                gate = both.iter().skip(1).step_by(2).copied().collect();
+                both.into_iter().step_by(2).collect()
+            } else {
+                vec![list.find(of_queries, &[queries, d])?]
+            };
+            let key = list.find(name("attn_k", "self_attn.k_proj"), &[keys, d])?;
+            let value = list.find(name("attn_v", "self_attn.v_proj"), &[keys, d])?;
+            (query, [key, value])
         };
         let bias = |list: &mut WeightList<'_>, gguf, folder, len| {
             list.vector(naming.layer_bias(index, gguf, folder), len, "a bias")
@@ -149,7 +196,7 @@ impl AttentionWeights {
             }
             false => None,
         };
-        Ok(Self { query, key, value, biases, head_norms, sinks, beside: None })
+        Ok(Self { query, gate, key, value, biases, head_norms, sinks, beside: None })
     }
 }
 
@@ -173,6 +220,7 @@ pub(super) fn layer(
             let conv = Op::ShortConv { layer: recipe.cache_layer(layer), taps: *taps };
             graph.add(conv, &[gated, frame.slots, frame.tails], attention)?
         }
+        SubLayerWeights::DeltaRule(weights) => follow(frame, graph, layer, weights, recipe, n)?,
     };
     let out = graph.add(biased(weights.attention_output, weights.output_bias), &[out], attention)?;
     let out = frame.maybe_norm(graph, weights.after_attention, out, attention)?;
@@ -190,6 +238,28 @@ pub(super) fn layer(
     };
     let out = frame.maybe_norm(graph, weights.after_mlp, out, mlp)?;
     add(graph, recipe, x, out, mlp)
+}
+
+/// Heads of a gated delta rule over the rows `n`, each normalised and gated.
+fn follow(
+    frame: &Frame<'_>,
+    graph: &mut Graph,
+    layer: usize,
+    weights: &DeltaRuleWeights,
+    recipe: &Recipe,
+    n: ValueId,
+) -> Result<ValueId, ModelError> {
+    let group = Some(GroupId(u32::try_from(2 * layer).expect("layers are limited")));
+    let DeltaRuleWeights { input, gate, says: [decays, rates], vectors, norm } = *weights;
+    let x = graph.add(linear(input), &[n], group)?;
+    let gate = graph.add(linear(gate), &[n], group)?;
+    let decays = graph.add(linear(decays), &[n], group)?;
+    let rates = graph.add(linear(rates), &[n], group)?;
+    let (_, form) = recipe.delta.expect("a recipe with such a layer says of what form");
+    let rule = Op::DeltaRule { layer: recipe.cache_layer(layer), vectors, form };
+    let out = graph.add(rule, &[x, decays, rates, frame.slots, frame.tails], group)?;
+    let out = graph.add(frame.norm(norm), &[out], group)?;
+    Ok(graph.add(Op::Gate(Nonlinearity::Silu), &[gate, out], group)?)
 }
 
 /// Heads of attention over the rows `n`.
@@ -223,7 +293,13 @@ fn attend(
     let q = graph.add(Op::Scale { factor: recipe.score_scale }, &[q], group)?;
     let scoring = Scoring { scale: 1.0, softcap: recipe.score_softcap, window };
     let attention = Op::Attention { layer, heads: config.heads, scoring, rope: None, sinks: weights.sinks };
-    Ok(graph.add(attention, &[q, appended, tails, positions], group)?)
+    let out = graph.add(attention, &[q, appended, tails, positions], group)?;
+    if weights.gate.is_empty() {
+        return Ok(out);
+    }
+    let gates = Op::Linear { weights: weights.gate.clone(), biases: Vec::new(), norm: None, residual: false };
+    let gate = graph.add(gates, &[n], group)?;
+    Ok(graph.add(Op::Gate(Nonlinearity::Sigmoid), &[gate, out], group)?)
 }
 
 /// Queries, keys and values of the rows `n`.
@@ -235,8 +311,15 @@ fn products(
 ) -> Result<[ValueId; 3], ModelError> {
     let AttentionWeights { query, key, value, biases, .. } = weights;
     let biases: [Option<WeightId>; 3] = biases.map_or([None; 3], |biases| biases.map(Some));
-    let mut product = |weight: WeightId, bias: Option<WeightId>| graph.add(biased(weight, bias), &[n], group);
-    Ok([product(*query, biases[0])?, product(*key, biases[1])?, product(*value, biases[2])?])
+    let mut product = |weights: Vec<WeightId>, bias: Option<WeightId>| {
+        let biases = bias.into_iter().collect();
+        graph.add(Op::Linear { weights, biases, norm: None, residual: false }, &[n], group)
+    };
+    Ok([
+        product(query.clone(), biases[0])?,
+        product(vec![*key], biases[1])?,
+        product(vec![*value], biases[2])?,
+    ])
 }
 
 /// Queries, keys and values of the rows `n` and others together: sums of two products, each of all three where their
@@ -248,7 +331,7 @@ fn products_of_both(
     n: ValueId,
     group: Option<GroupId>,
 ) -> Result<[ValueId; 3], ModelError> {
-    let own = [weights.query, weights.key, weights.value];
+    let own = [weights.query[0], weights.key, weights.value];
     let sum = |graph: &mut Graph, of: Range<usize>| -> Result<ValueId, ModelError> {
         let product = |weights: &[WeightId; 3], biases: Vec<WeightId>| Op::Linear {
             weights: weights[of.clone()].to_vec(),

@@ -5,7 +5,7 @@ use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
     frame::decoder,
-    recipe::{HeadNorms, Recipe},
+    recipe::{HeadNorms, Instead, Recipe},
 };
 use crate::{
     ir::Graph,
@@ -178,7 +178,7 @@ fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let llama = Recipe::llama(source.config);
     let mut recipe = Recipe { head_norms: HeadNorms::EachHead, names: NAMES, ..llama };
     for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {
-        layer.taps = (!attends).then_some(taps);
+        layer.instead = (!attends).then_some(Instead::ShortConv { taps });
     }
     Ok(recipe)
 }

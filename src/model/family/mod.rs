@@ -23,6 +23,7 @@ mod phi3;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod recipe;
 mod smollm3;
@@ -62,6 +63,7 @@ static FAMILIES: &[&Family] = &[
     &gpt_oss::GPT_OSS,
     &qwen2moe::QWEN2MOE,
     &ernie4_5moe::ERNIE4_5_MOE,
+    &qwen35::QWEN35,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];

@@ -8,7 +8,7 @@ use crate::{
     ir::{RopeId, ValueId, WeightId},
     model::{ModelConfig, ModelError, RopeConfig},
 };
-use ygg_kernels::{Nonlinearity, Routing};
+use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Routing};
 
 /// Where a sub-layer is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +50,19 @@ pub(super) struct LayerRule {
     pub(super) rope: Option<usize>,
     /// Positions that a row sees, its own the last of them; all without it.
     pub(super) window: Option<u32>,
-    /// Taps of the short convolution that it has in place of attention.
-    pub(super) taps: Option<usize>,
+    /// What it has in place of attention, if not that.
+    pub(super) instead: Option<Instead>,
     /// Whether it has the recipe's experts, if there are some, in place of an MLP.
     pub(super) is_routed: bool,
+}
+
+/// What a layer has in place of attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instead {
+    /// A short convolution of so many taps.
+    ShortConv { taps: usize },
+    /// The recipe's gated delta rule.
+    DeltaRule,
 }
 
 /// What a decoder computes, apart from its sizes.
@@ -69,6 +78,8 @@ pub(super) struct Recipe {
     pub(super) has_sinks: bool,
     /// Whether files have queries, keys and values in one tensor, and gate and up in one.
     pub(super) has_fused_tensors: bool,
+    /// Whether attention has a gate of what comes out: of each head, the rows after those of its query.
+    pub(super) has_gates: bool,
     /// Function of the MLPs' gates.
     pub(super) function: Nonlinearity,
     /// What is added to stored gains.
@@ -89,10 +100,16 @@ pub(super) struct Recipe {
     pub(super) ropes: Vec<RopeConfig>,
     /// The experts of layers that have some in place of an MLP.
     pub(super) experts: Option<Experts>,
+    /// The gated delta rule of layers that have one in place of attention.
+    pub(super) delta: Option<(DeltaShape, DeltaForm)>,
     /// One for each layer.
     pub(super) layers: Vec<LayerRule>,
     /// Names of weights: those that other families' files have, and what this family's have.
     pub(super) names: &'static [(&'static str, &'static str)],
+    /// What stands before a layer's index, where that is not what the container has.
+    pub(super) before_layers: Option<&'static str>,
+    /// What the names of tensors begin with that belong to other graphs of the file.
+    pub(super) others: Vec<String>,
 }
 
 impl Recipe {
@@ -104,6 +121,7 @@ impl Recipe {
             biases: Biases::None,
             has_sinks: false,
             has_fused_tensors: false,
+            has_gates: false,
             function: Nonlinearity::Silu,
             gain_offset: 0.0,
             embedding_scale: 1.0,
@@ -114,19 +132,25 @@ impl Recipe {
             logit_softcap: None,
             ropes: vec![config.rope.clone()],
             experts: None,
+            delta: None,
             layers: vec![
-                LayerRule { rope: Some(0), window: None, taps: None, is_routed: true };
+                LayerRule { rope: Some(0), window: None, instead: None, is_routed: true };
                 config.layers
             ],
             names: &[],
+            before_layers: None,
+            others: Vec::new(),
         }
     }
 
-    /// The number of a layer among those that attend, or among those with a convolution: that of its cache.
+    /// The number of a layer among those that attend, or that have the same instead: that of its cache.
     pub(super) fn cache_layer(&self, layer: usize) -> usize {
-        let has_taps = |layer: &LayerRule| layer.taps.is_some();
-        let like = has_taps(&self.layers[layer]);
-        self.layers[..layer].iter().filter(|rule| has_taps(rule) == like).count()
+        Self::count(&self.layers[..layer], self.layers[layer].instead)
+    }
+
+    /// How many of the layers attend, or have this instead.
+    pub(super) fn count(layers: &[LayerRule], instead: Option<Instead>) -> usize {
+        layers.iter().filter(|rule| rule.instead == instead).count()
     }
 
     /// The same with a window where the model has one: in the layers that `layer_types` or, where a file has none,
@@ -201,11 +225,29 @@ pub(super) enum MlpWeights {
 pub(super) enum SubLayerWeights {
     Attention(AttentionWeights),
     ShortConv { input: WeightId, taps: WeightId },
+    DeltaRule(DeltaRuleWeights),
+}
+
+/// The weights of a gated delta rule, but for its output's.
+pub(super) struct DeltaRuleWeights {
+    /// Of queries, keys and values together.
+    pub(super) input: WeightId,
+    /// Of the gates of what comes out.
+    pub(super) gate: WeightId,
+    /// Of what rows say of decays, and of how far states follow them.
+    pub(super) says: [WeightId; 2],
+    /// Taps, decays, and what is added to what rows say of these.
+    pub(super) vectors: [WeightId; 3],
+    /// The gain of the norm of every head of what comes out.
+    pub(super) norm: WeightId,
 }
 
 /// The weights that make queries, keys and values.
 pub(super) struct AttentionWeights {
-    pub(super) query: WeightId,
+    /// One matrix, or one for each head.
+    pub(super) query: Vec<WeightId>,
+    /// For each head, the matrix of the gate of what comes out; none without gates.
+    pub(super) gate: Vec<WeightId>,
     pub(super) key: WeightId,
     pub(super) value: WeightId,
     /// Of queries, keys and values.

@@ -28,6 +28,19 @@ impl Object {
         }
     }
 
+    /// The configuration of the language model: all there is, and of a model that sees as well, what is said of that
+    /// one in an object of its own.
+    pub(super) fn of_language(mut self) -> Self {
+        if SEEING.iter().any(|seeing| self.get("model_type").is_some_and(|found| found == seeing))
+            && let Some(Value::Object(own)) = self.entries.remove("text_config")
+        {
+            // The class is that of both together.
+            self.entries.remove("architectures");
+            self.entries.extend(own);
+        }
+        self
+    }
+
     pub(super) fn path(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
@@ -153,6 +166,9 @@ pub(super) fn config(json: &Object, name: &str) -> Result<ModelConfig, ModelErro
     let family = family(json)?;
     numbers(json, name, family)
 }
+
+/// The `model_type` of models that see as well, whose language models are read.
+const SEEING: [&str; 1] = ["qwen3_5"];
 
 /// The `model_type` of a hidden-state drafter.
 const HIDDEN_STATE: &str = "hidden_state_drafter";

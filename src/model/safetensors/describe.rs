@@ -43,7 +43,7 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
         move |error: ModelError| error.in_file(&path)
     };
     let identity = Identity::default().with(folder.config).with(&folder.tokenizer);
-    let json = Object::parse(folder.config).map_err(in_file("config.json"))?;
+    let json = Object::parse(folder.config).map_err(in_file("config.json"))?.of_language();
     let config = config(&json, folder.name).map_err(in_file("config.json"))?;
     let FolderTensors { tensors, shards, identity, .. } =
         tensors_of(folder.path, &folder.shards, &[], identity)?;

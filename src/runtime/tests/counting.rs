@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     backend::{Activations, KvFormat, Pinning, Tier},
-    ir::{ConvSpec, Graph, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
+    ir::{Graph, Input, KvSpec, Op, WeightFormat, WeightId, WeightSource, WeightSpec},
 };
 
 use crate::runtime::{ExecutableSet, Session, SessionOptions, SetOptions};
@@ -44,7 +44,7 @@ pub(crate) fn weights() -> impl WeightSource {
 /// Executables of the given widths.
 pub(crate) fn set(widths: &[usize]) -> Arc<ExecutableSet> {
     let matrix = |name: &str| WeightSpec::new(name, VOCABULARY, VOCABULARY, WeightFormat::F32);
-    let kv = KvSpec { layers: 0, kv_heads: 1, head_dim: 2, conv: ConvSpec::default() };
+    let kv = KvSpec { layers: 0, kv_heads: 1, head_dim: 2, ..KvSpec::default() };
     let mut graph = Graph::new("counting", vec![matrix("embedding"), matrix("head")], kv);
     let mut add = |op, operands: &[_]| graph.add(op, operands, None).expect("a lawful op");
     let tokens = add(Op::Input(Input::Tokens), &[]);

@@ -161,6 +161,7 @@ impl Decoder {
         self.sequence.history.truncate(len);
         self.sequence.offered.keep_only(len);
         let committed = self.session.committed().min(len.saturating_sub(1));
+        let committed = self.session.resume_point(committed);
         self.session.truncate(committed);
         self.sequence.stats.step_tokens = self.sequence.stats.step_tokens.saturating_sub(dropped as u64);
         self.sequence.is_started = false;

@@ -50,7 +50,7 @@ impl Decoder {
     }
 
     /// Tokens of a prompt whose keys and values the cache has; the last one is run in any case, for its logits.
-    fn known_prefix(&self, prompt: &[u32]) -> usize {
+    fn known_prefix(&mut self, prompt: &[u32]) -> usize {
         if !self.sequence.is_cache_known {
             return 0;
         }
@@ -185,11 +185,13 @@ fn keep(
 }
 
 impl OwnCache<'_> {
-    /// Forgets what is after the first `len` tokens of the text.
+    /// Forgets what is after the first `len` tokens of the text, at least.
     fn keep_only(&mut self, len: usize) {
         let Self { session, text, skipped } = self;
-        text.truncate(len);
-        session.truncate(session.committed().min(len.saturating_sub(*skipped)));
+        // Less, where rows cannot follow what is left.
+        let kept = session.resume_point(session.committed().min(len.saturating_sub(*skipped)));
+        text.truncate(len.min(kept + *skipped));
+        session.truncate(kept);
     }
 
     /// Loads what a shelf has of the text before the last token of `history`, unless the drafter cannot hold all.

@@ -162,10 +162,14 @@ impl ModelDrafter {
     /// Keeps of the cache what is of the sequence `history`, whose last token is the next root, and commits what was drafted of it.
     fn follow(&mut self, history: &[u32]) {
         let committed = &history[..history.len() - 1];
-        let same = self.text.iter().zip(committed).take_while(|(own, said)| own == said).count();
+        let mut same = self.text.iter().zip(committed).take_while(|(own, said)| own == said).count();
         if same < self.text.len() {
+            // Of a text that rows cannot follow from there, less is kept.
+            let wanted = same.saturating_sub(self.reads.skipped());
+            let kept = self.own.resume_point(wanted);
+            same -= wanted - kept;
             self.text.truncate(same);
-            self.own.truncate(same.saturating_sub(self.reads.skipped()));
+            self.own.truncate(kept);
             self.forwarded.clear();
         }
         let (mut node, mut rest) = (None, &committed[same..]);

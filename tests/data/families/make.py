@@ -123,10 +123,30 @@ FAMILIES = {
                            hidden_size=48, moe_intermediate_size=16, moe_num_experts=6, moe_k=2,
                            moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1,
                            moe_norm_min=1e-12, use_bias=False, rope_theta=500000.0),
+    # Gated delta rules: two value heads for a key head and one; sizes that fill no vector; a text longer than a chunk.
+    "qwen35": family("Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", num_hidden_layers=4, hidden_size=48, head_dim=24,
+                     intermediate_size=64, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
+                     linear_value_head_dim=20, linear_conv_kernel_dim=4, full_attention_interval=4, attn_output_gate=True,
+                     layer_types=["linear_attention"] * 3 + ["full_attention"], rms_norm_eps=1e-6, rope_theta=DROP,
+                     max_position_embeddings=512, lengths=(200,), rope_parameters=dict(
+                         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25, mrope_section=[1, 1, 1],
+                         mrope_interleaved=True)),
+    "qwen35_tied": family("Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", num_hidden_layers=2, hidden_size=40, head_dim=16,
+                          intermediate_size=72, vocab_size=97, tie_word_embeddings=True, num_key_value_heads=1,
+                          linear_num_key_heads=3, linear_num_value_heads=3, linear_key_head_dim=17,
+                          linear_value_head_dim=32, linear_conv_kernel_dim=3, full_attention_interval=2,
+                          layer_types=["linear_attention", "full_attention"], rms_norm_eps=1e-6, rope_theta=DROP,
+                          final_gain=4.0, rope_parameters=dict(
+                              rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1],
+                              mrope_interleaved=True)),
 }
 
 # What converters call the matrices of experts: gate, up, down.
 EXPERT_PARTS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+
+
+def stores_gains_less_one(spec):
+    return spec["arch"].startswith("gemma") or spec["arch"] == "qwen35"
 
 
 def exact(values):
@@ -152,7 +172,7 @@ def fill(model, spec, seed):
     """Random weights whose logits have a deviation near `logit_std` and whose attention is far from uniform."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
-    gains_are_offsets = spec["arch"].startswith("gemma")
+    gains_are_offsets = stores_gains_less_one(spec)
     scaling = getattr(config, "logits_scaling", 1.0)
     head_std = spec["logit_std"] * scaling / spec["final_gain"] / math.sqrt(config.hidden_size)
     tied = config.tie_word_embeddings
@@ -161,7 +181,12 @@ def fill(model, spec, seed):
         if "norm" in name:
             mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
             mean = spec["final_gain"] if name == "model.norm.weight" else mean
-            values = mean - float(gains_are_offsets) + 0.25 * noise
+            values = mean - float(gains_are_offsets and "linear_attn" not in name) + 0.25 * noise
+        elif name.endswith("A_log"):
+            # Heads that forget within a few rows, and heads that remember hundreds.
+            values = -2.0 + 1.5 * noise
+        elif name.endswith("dt_bias"):
+            values = -1.0 + noise
         elif name.endswith("e_score_correction_bias"):
             values = 0.1 * noise
         elif name.endswith(".bias") or name.endswith("_bias"):
@@ -178,7 +203,7 @@ def fill(model, spec, seed):
             values = head_std * noise
         elif "embed_tokens" in name:
             values = (head_std if tied else 0.5) * noise
-        elif "conv.conv" in name:
+        elif "conv.conv" in name or "conv1d" in name:
             values = noise / math.sqrt(parameter.shape[-1])
         else:
             gain = 1.6 if any(x in name for x in ("q_proj", "k_proj", "qkv_proj")) else 1.0
@@ -266,6 +291,15 @@ def write_metadata(writer, c, spec):
         writer.add_expert_weights_scale(c["routed_scaling_factor"])
     if arch == "gpt-oss":
         writer.add_expert_feed_forward_length(c["intermediate_size"])
+    if arch == "qwen35":
+        writer.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
+        writer.add_ssm_state_size(c["linear_key_head_dim"])
+        writer.add_ssm_group_count(c["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(c["linear_num_value_heads"])
+        writer.add_ssm_inner_size(c["linear_value_head_dim"] * c["linear_num_value_heads"])
+        writer.add_full_attention_interval(c["full_attention_interval"])
+        writer.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
+        writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
     if arch.startswith("lfm2"):
         attention = [t == "full_attention" for t in c["layer_types"]]
         writer.add_head_count_kv([c["num_key_value_heads"] if x else 0 for x in attention])
@@ -363,24 +397,58 @@ def with_experts_together(weights):
     return together | stacked
 
 
+def value_heads_in_turn(name, values, c):
+    """Value heads of a gated delta rule, which folders store key head by key head, in the order of GGUF files: the first of
+    every key head, then the second."""
+    keys, heads = c.get("linear_num_key_heads"), c.get("linear_num_value_heads")
+    if "linear_attn." not in name or keys == heads or name.endswith("linear_attn.norm.weight"):
+        return values
+    order = np.arange(heads).reshape(keys, heads // keys).T.ravel()
+    width = c["linear_value_head_dim"]
+    of_elements = (order[:, None] * width + np.arange(width)).ravel()
+    if "out_proj" in name:
+        return values[:, of_elements]
+    if "in_proj_z" in name:
+        return values[of_elements]
+    if "in_proj_qkv" in name or "conv1d" in name:
+        others = 2 * keys * c["linear_key_head_dim"]
+        return np.concatenate([values[:others], values[others:][of_elements]])
+    return values[order]
+
+
+def converted(name, values, c, spec):
+    """A tensor as llama.cpp's converter changes it, where that cannot be undone by a rule of its own."""
+    if stores_gains_less_one(spec) and name.endswith("norm.weight") and "linear_attn" not in name:
+        values = values + np.float32(1)
+    if name.endswith("A_log"):
+        values = -np.exp(values)
+    if "conv1d" in name:
+        values = values.squeeze(1)
+    return value_heads_in_turn(name, values, c)
+
+
+def gguf_name(names, name):
+    new = names.get_name(name.replace("dt_bias", "dt_proj.bias"), try_suffixes=(".weight", ".bias"))
+    if new is None:
+        raise ValueError(f"{name}: gguf knows no name for it")
+    return new
+
+
 def gguf_tensors(c, spec, weights):
     """Name -> array (F32 or F16), as llama.cpp's converter stores them."""
     arch = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == spec["arch"])
     names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
     tensors = rope_factors(c)
     for name, tensor in weights.items():
-        new = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if new is None:
-            raise ValueError(f"{name}: gguf knows no name for it in {spec['arch']}")
+        new = gguf_name(names, name)
         values = tensor.float().numpy()
         if "conv.conv" in name:
             values = values.squeeze(1)
         if spec["permute"] and (".q_proj." in name or ".k_proj." in name):
             values = interleave(values, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
-        if spec["arch"].startswith("gemma") and name.endswith("norm.weight"):
-            values = values + np.float32(1)
+        values = converted(name, values, c, spec)
         # As llama.cpp's converter: a router stays as it is.
-        dense = values.ndim in (2, 3) and "conv.conv" not in name and "ffn_gate_inp" not in new
+        dense = values.ndim in (2, 3) and "conv.conv" not in name and "conv1d" not in name and "ffn_gate_inp" not in new
         dense = dense and not new.endswith(".bias")
         tensors[new] = values.astype(np.float16) if dense else values
     return tensors
@@ -418,15 +486,13 @@ def check_gguf(path, c, spec, tensors, weights):
     arch = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == spec["arch"])
     names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
     for name, tensor in weights.items():
-        values = read[names.get_name(name, try_suffixes=(".weight", ".bias"))].astype(np.float32)
-        original = tensor.float().numpy().reshape(values.shape)
+        values = read[gguf_name(names, name)].astype(np.float32)
+        original = converted(name, tensor.float().numpy(), c, spec).reshape(values.shape)
         if spec["permute"] and (".q_proj." in name or ".k_proj." in name):
             heads = c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
             width = values.shape[0] // heads
             order = [h * width + 2 * (i % (width // 2)) + i // (width // 2) for h in range(heads) for i in range(width)]
             values = values[order]
-        if spec["arch"].startswith("gemma") and name.endswith("norm.weight"):
-            original = original + np.float32(1)
         assert np.array_equal(values, original), name
 
 

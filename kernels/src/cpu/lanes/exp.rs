@@ -38,8 +38,14 @@ pub(in crate::cpu) fn exp<S: LaneOps>(s: S, x: S::V) -> S::V {
 
 /// `x * sigmoid(x)`.
 #[inline(always)]
-fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
+pub(in crate::cpu) fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
     s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+pub(in crate::cpu) fn sigmoid<S: LaneOps>(s: S, x: S::V) -> S::V {
+    s.div(s.splat(1.0), s.add(s.splat(1.0), exp(s, s.sub(s.splat(0.0), x))))
 }
 
 /// `function(gate) * up`, as the function's definition says.
@@ -47,6 +53,7 @@ fn silu<S: LaneOps>(s: S, x: S::V) -> S::V {
 pub(in crate::cpu) fn gated<S: LaneOps>(s: S, function: Nonlinearity, gate: S::V, up: S::V) -> S::V {
     match function {
         Nonlinearity::Silu => s.mul(silu(s, gate), up),
+        Nonlinearity::Sigmoid => s.mul(sigmoid(s, gate), up),
         Nonlinearity::GeluTanh => {
             let square = s.mul(gate, gate);
             let cubic = s.fused(s.splat(Nonlinearity::CUBIC as f32), square, s.splat(1.0));

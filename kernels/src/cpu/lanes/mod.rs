@@ -22,7 +22,7 @@ pub(super) use array::Portable;
 pub(super) use avx2::{Eight, first_of_eight};
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::first_of_sixteen;
-pub(super) use exp::{exp, gated, softcap};
+pub(super) use exp::{exp, gated, sigmoid, silu, softcap};
 pub(super) use single::Single;
 
 /// Lanes of a vector: those of an AVX-512 register. Narrower tiers have several registers for one, so that lanes, and

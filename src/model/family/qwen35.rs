@@ -1,0 +1,167 @@
+//! Qwen 3.5: gated delta rules in most layers, and attention with a gate of what comes out in the others.
+
+use super::{
+    Family, Source, accepted,
+    frame::decoder,
+    recipe::{HeadNorms, Instead, Recipe},
+};
+use crate::{
+    ir::Graph,
+    model::{
+        Container, ModelConfig, ModelError,
+        config::{Fields, only, required},
+    },
+};
+use ygg_kernels::{DeltaForm, DeltaShape, RopePairing};
+
+/// Qwen 3.5, dense.
+pub(super) static QWEN35: Family = Family {
+    name: "qwen35",
+    models: "Qwen 3.5, dense; of those that see, the language model",
+    beside_llama: "most layers have a gated delta rule, whose rows have a state, in place of attention; in the others \
+        every head is normalised and turns in part, and what comes out has a gate",
+    tried: &[],
+    classes: &[("qwen3_5_text", "Qwen3_5ForCausalLM"), ("qwen3_5", "Qwen3_5ForConditionalGeneration")],
+    pairing: |_| RopePairing::Halves,
+    is_tied_by_default: false,
+    accept,
+    graph,
+};
+
+/// How many layers follow each other to the next one that attends, where a file does not say.
+const INTERVAL: usize = 4;
+
+/// What GGUF files call what those of Llama call otherwise.
+const GGUF_NAMES: &[(&str, &str)] = &[("ffn_norm", "post_attention_norm")];
+
+/// What folders of models that see call what others call otherwise.
+const LANGUAGE_NAMES: &[(&str, &str)] = &[
+    ("model.embed_tokens", "model.language_model.embed_tokens"),
+    ("model.norm", "model.language_model.norm"),
+];
+
+/// What stands before the index of a layer of their language models.
+const LANGUAGE_LAYERS: &str = "model.language_model.layers.";
+
+/// What belongs to other graphs of a folder: layers that predict further tokens, and what sees.
+const OTHERS: [&str; 3] = ["mtp.", "model.visual.", "visual."];
+
+/// The key of a GGUF file for how many of its layers predict further tokens: the last ones.
+const FURTHER: &str = "qwen35.nextn_predict_layers";
+
+fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
+    accepted::common(fields, config)?;
+    accepted::activation(fields, &["hidden_act"], "silu")?;
+    match fields.container() {
+        Container::Folder => {
+            only("attn_output_gate", fields.flag("attn_output_gate")?, true, "gates of attention")
+        }
+        Container::Gguf => {
+            let further = fields.count(FURTHER)?.unwrap_or(0);
+            if further >= config.layers {
+                let expected = format!("fewer than the {} layers", config.layers);
+                return Err(ModelError::invalid(format_args!("key `{FURTHER}`"), expected, further));
+            }
+            config.layers -= further;
+            Ok(())
+        }
+    }
+}
+
+/// Which layers attend; the others have a gated delta rule.
+fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
+    let Source { config, fields, .. } = *source;
+    let key = "layer_types";
+    if fields.container() == Container::Folder
+        && let Some(kinds) = fields.texts(key)?
+    {
+        if kinds.len() != config.layers {
+            let expected = format!("one for each of {} layers", config.layers);
+            return Err(ModelError::invalid(format_args!("key `{key}`"), expected, kinds.len()));
+        }
+        let attends = |kind: &String| match kind.as_str() {
+            "full_attention" => Ok(true),
+            "linear_attention" => Ok(false),
+            other => Err(ModelError::unsupported(
+                format_args!("key `{key}`"),
+                format_args!("`{other}`"),
+                "`full_attention`, `linear_attention`",
+            )),
+        };
+        return kinds.iter().map(attends).collect();
+    }
+    let key = source.key("full_attention_interval", "full_attention_interval");
+    let interval = fields.count(&key)?.unwrap_or(INTERVAL);
+    if interval == 0 {
+        return Err(ModelError::invalid(format_args!("key `{key}`"), "an integer above 0", interval));
+    }
+    Ok((1..=config.layers).map(|layer| layer.is_multiple_of(interval)).collect())
+}
+
+/// Sizes of the gated delta rule.
+fn shape(source: &Source<'_>) -> Result<DeltaShape, ModelError> {
+    let count = |gguf: &str, folder: &str, expected: &'static str| {
+        let key = source.key(gguf, folder);
+        required(source.fields.count(&key)?, &key, expected)
+    };
+    let key_heads = count("ssm.group_count", "linear_num_key_heads", "how many heads keys have")?;
+    let value_heads = count("ssm.time_step_rank", "linear_num_value_heads", "how many heads values have")?;
+    let key_dim = count("ssm.state_size", "linear_key_head_dim", "elements of a key")?;
+    let taps = count("ssm.conv_kernel", "linear_conv_kernel_dim", "the taps of a convolution")?;
+    let value_dim = match source.fields.container() {
+        Container::Folder => count("", "linear_value_head_dim", "elements of a value")?,
+        Container::Gguf => {
+            let all = count("ssm.inner_size", "", "elements of the values of all heads")?;
+            if value_heads == 0 || !all.is_multiple_of(value_heads) {
+                let expected = format!("a multiple of the {value_heads} heads of values");
+                return Err(ModelError::invalid("key `qwen35.ssm.inner_size`", expected, all));
+            }
+            all / value_heads
+        }
+    };
+    let shape = DeltaShape { key_heads, value_heads, key_dim, value_dim, taps };
+    if shape.is_lawful() && shape.channels() <= MOST_CHANNELS {
+        return Ok(shape);
+    }
+    let expected = format!(
+        "1 to {} elements of keys and of values, 1 to {} taps, as many heads of values as of keys or up to {} times as \
+         many, and up to {MOST_CHANNELS} channels",
+        DeltaShape::MOST_DIM,
+        DeltaShape::MOST_TAPS,
+        DeltaShape::MOST_GROUP
+    );
+    Err(ModelError::invalid("the gated delta rule", expected, format_args!("{shape:?}")))
+}
+
+/// Most channels of a gated delta rule: as many as any other size of a model may be.
+const MOST_CHANNELS: usize = 1 << 20;
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let is_folder = source.fields.container() == Container::Folder;
+    let form = DeltaForm { is_grouped: is_folder, is_logarithm: is_folder };
+    let has_language = source.tensors.keys().any(|name| name.starts_with(LANGUAGE_LAYERS));
+    let (names, before_layers) = match (is_folder, has_language) {
+        (false, _) => (GGUF_NAMES, None),
+        (true, false) => (&[] as &[_], None),
+        (true, true) => (LANGUAGE_NAMES, Some(LANGUAGE_LAYERS)),
+    };
+    let layers = source.config.layers;
+    let further = if is_folder { 0 } else { source.fields.count(FURTHER)?.unwrap_or(0) };
+    let mut others: Vec<String> = OTHERS.map(str::to_owned).to_vec();
+    others.extend((layers..layers + further).map(|layer| format!("blk.{layer}.")));
+    let mut recipe = Recipe {
+        head_norms: HeadNorms::EachHead,
+        has_gates: true,
+        // Folders store gains less one.
+        gain_offset: if is_folder { 1.0 } else { 0.0 },
+        delta: Some((shape(source)?, form)),
+        names,
+        before_layers,
+        others,
+        ..Recipe::llama(source.config)
+    };
+    for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {
+        layer.instead = (!attends).then_some(Instead::DeltaRule);
+    }
+    decoder(source, &recipe)
+}
