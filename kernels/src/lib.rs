@@ -47,5 +47,5 @@ pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
 pub use kv::{AppendKv, Attention, ConvLayer, KvFormat, KvLayer, PartialsShape, Scoring, ShortConv, Tails};
 pub use nonlinearity::Nonlinearity;
 pub use rope::{Rope, RopePairing, RopeTable};
-pub use routing::{Gating, Routed, Routes, Routing};
+pub use routing::{Gating, Routes, Routing};
 pub use rows::{Norm, Rows, RowsMut};

@@ -3,7 +3,7 @@
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
-use ygg_kernels::{Gating, Nonlinearity, RopePairing, Routed, Routing, Scoring, WeightFormat};
+use ygg_kernels::{Gating, Nonlinearity, RopePairing, Routing, Scoring, WeightFormat};
 
 use crate::ir::{
     ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId, WeightSpec,
@@ -227,7 +227,8 @@ impl Builder<'_> {
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
 /// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4, 6 makes gates and values of 8 channels, 7 holds 3 taps of
-/// each, 8 are sinks of two heads. Cache: two layers of one head of 4, and many of convolutions. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// each, 8 are sinks of two heads. Cache: two layers of one head of 4, and many of convolutions. Rotations: 0 of heads
+/// of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
@@ -335,12 +336,14 @@ impl Small {
         let scores = self.linear(1, x);
         let routing = Routing { used: 2, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.5 };
         let routes = self.add(Op::Route { routing, bias: Some(WeightId(4)) }, &[scores]);
-        let experts: Vec<_> = [0, 1].into_iter().cycle().take(8).map(WeightId).collect();
+        let experts: Vec<_> = [0, 1].into_iter().cycle().take(16).map(WeightId).collect();
         let biases = vec![WeightId(4); experts.len()];
-        let spread =
-            Op::RoutedLinear { experts: experts.clone(), biases: biases.clone(), routed: Routed::Spread };
-        let spread = self.add(spread, &[x, routes]);
-        self.add(Op::RoutedLinear { experts, biases, routed: Routed::Joined }, &[spread, routes])
+        let function = Nonlinearity::ClampedSilu;
+        let gated = Op::RoutedGated { function, experts: experts.clone(), biases: biases.clone() };
+        let gated = self.add(gated, &[x, routes]);
+        let half = experts.len() / 2;
+        let joined = Op::RoutedLinear { experts: experts[half..].to_vec(), biases: biases[half..].to_vec() };
+        self.add(joined, &[gated, routes])
     }
 
     /// Attention to the last two positions, of bounded scores, with sinks.
