@@ -36,7 +36,9 @@ pub enum OpKind {
     DeltaRule,
     /// The experts of rows, and their weights.
     Route,
-    /// Products with the matrices of the experts that rows use.
+    /// Gated products with the matrices of the experts that rows use.
+    RoutedGated,
+    /// Sums of products with the matrices of the experts that rows use.
     RoutedLinear,
     /// The best tokens of rows of logits, which are products of a matrix if it reads one.
     Candidates,
@@ -61,6 +63,7 @@ impl OpKind {
             Self::ShortConv => "short_conv",
             Self::DeltaRule => "delta_rule",
             Self::Route => "route",
+            Self::RoutedGated => "routed_gated",
             Self::RoutedLinear => "routed_linear",
             Self::Candidates => "candidates",
         }

@@ -11,8 +11,8 @@ pub enum Nonlinearity {
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`: the approximation of GELU (arXiv 1606.08415, section
     /// 2).
     GeluTanh,
-    /// `g * sigmoid(1.702 g) * (u + 1)` of the gate's products `g`, at most 7, and the up products `u`, within -7 and 7:
-    /// the gate of gpt-oss (`swiglu_alpha` and `swiglu_limit` of its configuration).
+    /// `g * sigmoid(1.702 g) * (u + 1)` of the gate's products `g`, at most 7, and the up products `u`, within -7 and
+    /// 7: the gate of gpt-oss (`swiglu_alpha` and `swiglu_limit` of its configuration).
     ClampedSilu,
     /// `sigmoid(x)`: a gate between 0 and 1.
     Sigmoid,

@@ -1,4 +1,4 @@
-//! How rows choose among experts, and what of a row goes to which.
+//! How rows choose among experts.
 
 use crate::{Rows, RowsMut};
 
@@ -96,65 +96,22 @@ impl<'a> Routes<'a> {
         self.0.row(w)[self.used() + place]
     }
 
+    /// # Panics
+    /// If rows `x` and `out` are not as many as there are routes, or have other columns than these.
+    pub(crate) fn check(self, x: Rows<'_>, columns: [usize; 2], out: &RowsMut<'_>) {
+        assert!(
+            x.width() == self.width() && out.width() == self.width(),
+            "products of {} rows by {} routes to {} rows",
+            x.width(),
+            self.width(),
+            out.width()
+        );
+        assert_eq!([x.columns(), out.columns()], columns, "columns of rows and products");
+    }
+
     /// The rows that use an expert, ascending, with its place among those of each.
     pub fn of(self, expert: usize) -> impl Iterator<Item = (usize, usize)> + use<'a> {
         (0..self.width())
             .filter_map(move |w| self.experts(w).position(|number| number == expert).map(|place| (w, place)))
-    }
-}
-
-/// Which of a routed product's sides have a part for each expert that a row uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Routed {
-    /// `[W, K]` to `[W, k N]`: the product of a row with each of its experts' matrices.
-    Spread,
-    /// `[W, k K]` to `[W, N]`: the sum, in order of experts, of the products of each part with its expert's matrix,
-    /// times the expert's weight.
-    Joined,
-}
-
-impl Routed {
-    /// Name in snake case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spread => "spread",
-            Self::Joined => "joined",
-        }
-    }
-
-    /// Columns of the input and of the result of products with matrices `[N, K]`, for rows that use `used` experts.
-    pub const fn columns(self, [outputs, columns]: [usize; 2], used: usize) -> [usize; 2] {
-        match self {
-            Self::Spread => [columns, used * outputs],
-            Self::Joined => [used * columns, outputs],
-        }
-    }
-
-    /// What of row `w` of the input goes to the expert at `place` among the row's, whose matrix has `columns`.
-    pub(crate) fn input(self, x: Rows<'_>, w: usize, place: usize, columns: usize) -> &[f32] {
-        match self {
-            Self::Spread => x.row(w),
-            Self::Joined => &x.row(w)[place * columns..(place + 1) * columns],
-        }
-    }
-
-    /// # Panics
-    /// If shapes disagree.
-    pub(crate) fn check(self, x: Rows<'_>, routes: Routes<'_>, matrix: [usize; 2], out: &RowsMut<'_>) {
-        let [columns, results] = self.columns(matrix, routes.used());
-        assert!(
-            x.width() == out.width() && routes.width() == out.width(),
-            "products of {} rows by {} routes to {} rows",
-            x.width(),
-            routes.width(),
-            out.width()
-        );
-        assert!(
-            x.columns() == columns && out.columns() == results,
-            "{} products of [{}, {}] by matrices {matrix:?}",
-            self.name(),
-            x.columns(),
-            out.columns()
-        );
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn select_kernel(
         Op::ShortConv { .. } => (OpKind::ShortConv, None),
         Op::DeltaRule { .. } => (OpKind::DeltaRule, None),
         Op::Route { .. } => (OpKind::Route, None),
+        Op::RoutedGated { experts, .. } => (OpKind::RoutedGated, one_format(experts)?),
         Op::RoutedLinear { experts, .. } => (OpKind::RoutedLinear, one_format(experts)?),
         Op::Add => (OpKind::Add, None),
         Op::Scale { .. } => (OpKind::Scale, None),

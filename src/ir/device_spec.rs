@@ -41,7 +41,11 @@ impl KernelChoice {
         match (op, format) {
             (OpKind::AppendKv | OpKind::Attention, _) => KernelId::kv(op, self.kv_format, self.tier),
             (
-                OpKind::Linear | OpKind::LinearGated | OpKind::RoutedLinear | OpKind::Candidates,
+                OpKind::Linear
+                | OpKind::LinearGated
+                | OpKind::RoutedGated
+                | OpKind::RoutedLinear
+                | OpKind::Candidates,
                 Some(format),
             ) => KernelId::linear(op, format, self.activations, self.tier),
             (_, Some(format)) => KernelId::weight(op, format, self.tier),

@@ -45,9 +45,15 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             let scale = if *scale == 1.0 { String::new() } else { format!(" scale={scale}") };
             format!(" {} used={used}{normalised}{scale}{bias}", gating.name())
         }
-        Op::RoutedLinear { experts, biases, routed } => {
+        Op::RoutedGated { function, experts, biases } => {
             let bias = if biases.is_empty() { "" } else { " biased" };
-            format!(" {} of {} {}{bias}", weight_name(experts[0]), experts.len(), routed.name())
+            let count = experts.len() / 2;
+            let [gate, up] = [experts[0], experts[count]].map(weight_name);
+            format!(" {gate}|{up} of {count}{bias} {function}")
+        }
+        Op::RoutedLinear { experts, biases } => {
+            let bias = if biases.is_empty() { "" } else { " biased" };
+            format!(" {} of {}{bias}", weight_name(experts[0]), experts.len())
         }
         Op::Candidates { head: None, most, tokens } => format!(" most={most}{}", kept(tokens)),
         Op::Candidates { head: Some(Head { weights, norm: n }), most, tokens } => {
@@ -144,6 +150,9 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         Op::Linear { .. } if step.result.region() == Some(program.shown) => "logits".to_owned(),
         Op::Linear { weights, .. } => format!("linear {}", names(weights)),
         Op::GatedLinear { gate, up, .. } => format!("gated_linear {}", names(&[*gate, *up])),
+        Op::RoutedGated { experts, .. } => {
+            format!("routed_gated {}", names(&[experts[0], experts[experts.len() / 2]]))
+        }
         Op::RoutedLinear { experts, .. } => format!("routed_linear {}", name(&experts[0])),
         Op::RmsNorm(norm) => format!("rms_norm {}", name(&norm.weight)),
         Op::Input(_)

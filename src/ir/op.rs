@@ -1,8 +1,6 @@
 //! The ops of a graph: what each takes and what it gives.
 
-use ygg_kernels::{
-    DeltaForm, Nonlinearity, Routed, Routing, Scoring, ShortConv, candidates::candidate_columns,
-};
+use ygg_kernels::{DeltaForm, Nonlinearity, Routing, Scoring, ShortConv, candidates::candidate_columns};
 
 use super::{ConvSpec, DeltaSpec, Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
 
@@ -147,15 +145,23 @@ pub enum Op {
         /// Vector `[E]` that is added where experts are chosen, but not to their weights.
         bias: Option<WeightId>,
     },
-    /// `(x [W, K], routes [W, 2 k]) -> [W, k * N]` if spread, `(x [W, k * K], routes) -> [W, N]` if joined: products
-    /// with the matrices of the experts that each row uses, as [`ygg_kernels::Routed`] says.
+    /// `(x [W, K], routes [W, 2 k]) -> [W, k * N]`: of each row and each of its experts
+    /// `function(x · gateᵀ + b) * (x · upᵀ + b')`.
+    RoutedGated {
+        /// Function of the gates.
+        function: Nonlinearity,
+        /// Matrices `[N, K]`: the gate of each expert, then the up of each.
+        experts: Vec<WeightId>,
+        /// Vectors `[N]`, one for each matrix; or none.
+        biases: Vec<WeightId>,
+    },
+    /// `(x [W, k * K], routes [W, 2 k]) -> [W, N]`: the sum, in order of experts, of the products of the k parts of a
+    /// row with the matrices of its experts, plus their biases, times their weights.
     RoutedLinear {
         /// Matrices `[N, K]`, one for each expert.
         experts: Vec<WeightId>,
         /// Vectors `[N]`, one for each matrix; or none.
         biases: Vec<WeightId>,
-        /// Which side has a part for each expert of a row.
-        routed: Routed,
     },
     /// `(a, b) -> a + b`, same types.
     Add,
@@ -271,6 +277,7 @@ impl Op {
             Op::ShortConv { .. } => "short_conv",
             Op::DeltaRule { .. } => "delta_rule",
             Op::Route { .. } => "route",
+            Op::RoutedGated { .. } => "routed_gated",
             Op::RoutedLinear { .. } => "routed_linear",
             Op::Add => "add",
             Op::Scale { .. } => "scale",
@@ -290,7 +297,9 @@ impl Op {
             Op::DeltaRule { vectors, .. } => OpWeights::Vectors(vectors),
             Op::Route { bias: Some(bias), .. } => OpWeights::Vectors(std::slice::from_ref(bias)),
             Op::Attention { sinks: Some(sinks), .. } => OpWeights::Vectors(std::slice::from_ref(sinks)),
-            Op::RoutedLinear { experts, biases, .. } => OpWeights::Experts { experts, biases },
+            Op::RoutedGated { experts, biases, .. } | Op::RoutedLinear { experts, biases } => {
+                OpWeights::Experts { experts, biases }
+            }
             Op::Linear { weights, biases, norm, .. } => OpWeights::Stack { weights, biases, norm: *norm },
             Op::Candidates { head: Some(Head { weights, norm }), .. } => {
                 OpWeights::Stack { weights, biases: &[], norm: *norm }
@@ -530,28 +539,36 @@ impl Op {
                 }
                 Ok(ValueType::activation(operands[0].rows, routing.columns()))
             }
-            Op::RoutedLinear { experts, biases, routed } => {
+            Op::RoutedGated { experts, biases, .. } | Op::RoutedLinear { experts, biases } => {
                 count(2, "x, routes")?;
-                let shape = |id: &WeightId| [graph.weight(*id).rows, graph.weight(*id).columns];
+                let is_gated = matches!(self, Op::RoutedGated { .. });
                 let [x, routes] = [operands[0], operands[1]];
-                let Some(matrix) = experts.first().map(shape) else {
+                let Some(matrix) = experts.first().map(|id| graph.weight(*id)) else {
                     return Err(refuse("at least one expert".into()));
                 };
-                let used = routes.columns / 2;
-                let [columns, results] = routed.columns(matrix, used);
+                let (rows, columns, used) = (matrix.rows, matrix.columns, routes.columns / 2);
+                let (most, parts) =
+                    if is_gated { (experts.len() / 2, [1, used]) } else { (experts.len(), [used, 1]) };
                 let is_lawful = is(0, Dtype::F32) && is(1, Dtype::F32) && x.rows == routes.rows;
-                if !is_lawful || x.columns != columns || !(1..=experts.len()).contains(&used) {
-                    return Err(refuse(format!("x of {columns} columns and a route for each row")));
+                if !is_lawful || x.columns != parts[0] * columns || !(1..=most).contains(&used) {
+                    return Err(refuse(format!(
+                        "x of {} columns and a route for each row",
+                        parts[0] * columns
+                    )));
                 }
-                if experts.iter().any(|id| shape(id) != matrix) {
-                    return Err(refuse(format!("matrices of {matrix:?} alone")));
+                let is_like = |id: &WeightId| {
+                    let spec = graph.weight(*id);
+                    (spec.rows, spec.columns) == (rows, columns)
+                };
+                if !experts.iter().all(is_like) || is_gated && !experts.len().is_multiple_of(2) {
+                    return Err(refuse(format!("as many of each kind of matrices, all [{rows}, {columns}]")));
                 }
-                let fits = |bias: &WeightId| is_vector(*bias, matrix[0]);
+                let fits = |bias: &WeightId| is_vector(*bias, rows);
                 let is_paired = biases.len() == experts.len() && biases.iter().all(fits);
                 if !is_paired && !biases.is_empty() {
-                    return Err(refuse(format!("no biases, or one of {} for each expert", matrix[0])));
+                    return Err(refuse(format!("no biases, or one of {rows} for each matrix")));
                 }
-                Ok(ValueType::activation(x.rows, results))
+                Ok(ValueType::activation(x.rows, parts[1] * rows))
             }
             Op::Scale { factor } => {
                 count(1, "x")?;

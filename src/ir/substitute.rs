@@ -134,7 +134,9 @@ impl Graph {
             match &mut op {
                 Op::Linear { weights, .. } => weights.iter_mut().for_each(instead),
                 Op::GatedLinear { gate, up, .. } => [gate, up].into_iter().for_each(instead),
-                Op::RoutedLinear { experts, .. } => experts.iter_mut().for_each(instead),
+                Op::RoutedGated { experts, .. } | Op::RoutedLinear { experts, .. } => {
+                    experts.iter_mut().for_each(instead);
+                }
                 Op::Candidates { head: Some(head), .. } => head.weights.iter_mut().for_each(instead),
                 _ => continue,
             }

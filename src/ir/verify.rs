@@ -78,6 +78,7 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
             | Op::Linear { .. }
             | Op::GatedLinear { .. }
             | Op::Route { .. }
+            | Op::RoutedGated { .. }
             | Op::RoutedLinear { .. }
             | Op::Gate(_)
             | Op::Rope(_)
@@ -140,6 +141,7 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::RmsNorm(_)
         | Op::GatedLinear { .. }
         | Op::Route { .. }
+        | Op::RoutedGated { .. }
         | Op::RoutedLinear { .. }
         | Op::Gate(_)
         | Op::Rope(_)

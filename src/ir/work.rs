@@ -57,16 +57,17 @@ impl Work {
                 (read + written, 0)
             }
             Op::Route { .. } => (read + written, 0),
-            Op::RoutedLinear { experts, .. } => {
+            Op::RoutedGated { experts, .. } | Op::RoutedLinear { experts, .. } => {
                 // Which experts rows share is not known: as if each row had experts of its own, as long as there are
                 // any.
                 let x = step.operands[0].region().expect("a product has a left side");
                 let routes = step.operands[1].region().expect("a routed product has routes");
-                let used = (x.rows * (routes.columns / 2)).min(experts.len());
-                let matrix = &program.weights[experts[0].0 as usize];
+                let matrices = if matches!(step.op, Op::RoutedGated { .. }) { 2 } else { 1 };
                 let pairs = x.rows * (routes.columns / 2);
-                let bytes = weight_bytes(&experts[..used], None) + read + written;
-                (bytes, 2 * pairs * matrix.rows * matrix.columns)
+                let used = pairs.min(experts.len() / matrices);
+                let matrix = &program.weights[experts[0].0 as usize];
+                let bytes = weight_bytes(&experts[..matrices * used], None) + read + written;
+                (bytes, 2 * matrices * pairs * matrix.rows * matrix.columns)
             }
             Op::SelectRows | Op::GivenRows { .. } => (2 * written, 0),
             Op::Candidates { head: None, .. } => (read + written, 0),

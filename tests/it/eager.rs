@@ -119,6 +119,7 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
                 | Op::ShortConv { .. }
                 | Op::DeltaRule { .. }
                 | Op::Route { .. }
+                | Op::RoutedGated { .. }
                 | Op::RoutedLinear { .. }
                 | Op::Add
                 | Op::Scale { .. }

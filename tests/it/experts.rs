@@ -104,7 +104,7 @@ fn experts_stay_in_memory() {
     let graph = set.graph();
     assert!(graph.streams(), "something is streamed");
     for value in graph.topological() {
-        if let Op::RoutedLinear { experts, .. } = &graph.node(value).op {
+        if let Op::RoutedGated { experts, .. } | Op::RoutedLinear { experts, .. } = &graph.node(value).op {
             assert!(experts.iter().all(|expert| graph.weight(*expert).residence == Residence::Resident));
         }
     }

@@ -90,7 +90,7 @@ mod routed;
 
 pub use attention::attention_scratch_bytes;
 pub use candidates::head_scratch_bytes;
-pub use routed::RoutedLinear;
+pub use routed::{RoutedGated, RoutedLinear};
 
 impl Kernels {
     const fn of(isa: Isa) -> Self {

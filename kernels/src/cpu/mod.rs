@@ -114,7 +114,9 @@ pub use activations::Prepared;
 pub use found::{FoundLayout, FoundPart};
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni};
-pub use kernels::{Epilogue, Kernels, RoutedLinear, attention_scratch_bytes, head_scratch_bytes};
+pub use kernels::{
+    Epilogue, Kernels, RoutedGated, RoutedLinear, attention_scratch_bytes, head_scratch_bytes,
+};
 pub use memory::{ALIGNMENT, LentBytes, Reserved, Staging, allocate};
 pub use packing::{PACKED_LAYOUT, PackError, PackedLinear, Packing, Piece, TILE, Target, packed_bytes};
 pub use roofline::Arithmetic;

@@ -31,7 +31,7 @@ pub use linear_int8::{CodedBlock, linear_gated_int8, linear_int8};
 pub use race::race;
 pub use rms_norm::rms_norm;
 pub use rope::rope;
-pub use route::{route, routed_linear};
+pub use route::{route, routed_gated, routed_linear};
 pub use scale::scale;
 pub use select_rows::select_rows;
 pub use short_conv::short_conv;

@@ -1,7 +1,7 @@
 //! Routes of rows, and products with the matrices of the experts that they lead to.
 
-use super::add_bias;
-use crate::{Gating, Matrix, Routed, Routes, Routing, Rows, RowsMut};
+use super::{add_bias, gate};
+use crate::{Gating, Matrix, Nonlinearity, Routes, Routing, Rows, RowsMut};
 
 /// Chooses experts and their weights: `out` (`[W, 2 k]`) by `scores` (`[W, E]`).
 pub fn route(scores: Rows<'_>, bias: Option<&[f32]>, routing: &Routing, mut out: RowsMut<'_>) {
@@ -36,39 +36,64 @@ pub fn route(scores: Rows<'_>, bias: Option<&[f32]>, routing: &Routing, mut out:
     }
 }
 
-/// Products of rows with the matrices of their experts, each product by `linear`, plus their biases: of each expert a
-/// vector, one after the other.
-pub fn routed_linear<'m>(
-    linear: fn(Rows<'_>, &Matrix<'_>, RowsMut<'_>),
+/// A product: rows, a matrix, and where the results go.
+type Linear = fn(Rows<'_>, &Matrix<'_>, RowsMut<'_>);
+
+/// Matrices, and the biases of all of them, one vector after the other.
+type Biased<'a, 'm> = (&'a [Matrix<'m>], Option<&'a [f32]>);
+
+/// The product of one row with a matrix of several, by `linear`, plus its bias.
+fn product(linear: Linear, x: &[f32], (matrices, biases): Biased<'_, '_>, number: usize) -> Vec<f32> {
+    let matrix = &matrices[number];
+    let mut product = vec![0.0; matrix.rows()];
+    linear(Rows::new(x, x.len()), matrix, RowsMut::new(&mut product, matrix.rows()));
+    if let Some(biases) = biases {
+        let bias = &biases[number * matrix.rows()..][..matrix.rows()];
+        add_bias(bias, RowsMut::new(&mut product, matrix.rows()));
+    }
+    product
+}
+
+/// Of each row `function(x gate^T) * (x up^T)` with the matrices of each of its experts, `[W, k N]`: all gates, then
+/// all ups.
+pub fn routed_gated(
+    linear: Linear,
+    function: Nonlinearity,
     x: Rows<'_>,
     routes: Routes<'_>,
-    (experts, biases): (&[Matrix<'m>], Option<&[f32]>),
-    routed: Routed,
+    experts: Biased<'_, '_>,
     mut out: RowsMut<'_>,
 ) {
-    let matrix = [experts[0].rows(), experts[0].columns()];
-    routed.check(x, routes, matrix, &out);
-    let [outputs, columns] = matrix;
-    let mut product = vec![0.0; outputs];
+    let (count, outputs, columns) = (experts.0.len() / 2, experts.0[0].rows(), experts.0[0].columns());
+    routes.check(x, [columns, routes.used() * outputs], &out);
     for w in 0..x.width() {
-        if routed == Routed::Joined {
-            out.row(w).fill(0.0);
-        }
         for (place, expert) in routes.experts(w).enumerate() {
-            let part = Rows::new(routed.input(x, w, place, columns), columns);
-            linear(part, &experts[expert], RowsMut::new(&mut product, outputs));
-            if let Some(biases) = biases {
-                add_bias(&biases[expert * outputs..][..outputs], RowsMut::new(&mut product, outputs));
-            }
-            match routed {
-                Routed::Spread => {
-                    out.span(w, place * outputs..(place + 1) * outputs).copy_from_slice(&product);
-                }
-                Routed::Joined => {
-                    let weight = routes.weight(w, place);
-                    out.row(w).iter_mut().zip(&product).for_each(|(sum, x)| *sum += weight * x);
-                }
-            }
+            let [of_gate, of_up] =
+                [expert, count + expert].map(|number| product(linear, x.row(w), experts, number));
+            let [of_gate, of_up] = [&of_gate, &of_up].map(|x| Rows::new(x, outputs));
+            let span = out.span(w, place * outputs..(place + 1) * outputs);
+            gate(function, of_gate, of_up, RowsMut::new(span, outputs));
+        }
+    }
+}
+
+/// Of each row `[k K]` the sum, in order of experts, of the products of each part with its expert's matrix, times the
+/// expert's weight.
+pub fn routed_linear(
+    linear: Linear,
+    x: Rows<'_>,
+    routes: Routes<'_>,
+    experts: Biased<'_, '_>,
+    mut out: RowsMut<'_>,
+) {
+    let (outputs, columns) = (experts.0[0].rows(), experts.0[0].columns());
+    routes.check(x, [routes.used() * columns, outputs], &out);
+    for w in 0..x.width() {
+        out.row(w).fill(0.0);
+        for (place, expert) in routes.experts(w).enumerate() {
+            let product = product(linear, &x.row(w)[place * columns..][..columns], experts, expert);
+            let weight = routes.weight(w, place);
+            out.row(w).iter_mut().zip(&product).for_each(|(sum, x)| *sum += weight * x);
         }
     }
 }

@@ -4,11 +4,14 @@
 use super::{linears, tiers};
 use proptest::prelude::*;
 use ygg_kernels::{
-    Gating, Matrix, Routed, Routes, Routing, Rows, RowsMut, WeightFormat,
-    cpu::{Epilogue, Kernels, PackedLinear, RoutedLinear},
+    Gating, Matrix, Nonlinearity, Routes, Routing, Rows, RowsMut, WeightFormat,
+    cpu::{Epilogue, Kernels, PackedLinear, RoutedGated, RoutedLinear},
     reference,
     testing::{Noise, Scratch, bits, matrix},
 };
+
+/// Under the gates.
+const FUNCTION: Nonlinearity = Nonlinearity::ClampedSilu;
 
 /// Distance of the values of the last expert that is used and the next one from which on all choose the same.
 const CLEAR: f32 = 1e-4;
@@ -83,14 +86,14 @@ proptest! {
     #[test]
     fn products_are_those_of_each_row_by_itself(
         f in 0..WeightFormat::ALL.len(), (outputs, blocks) in (1usize..50, 1usize..3),
-        (experts, width) in (1usize..12, 1usize..9), (joined, biased) in any::<(bool, bool)>(), seed: u64,
+        (experts, width) in (1usize..12, 1usize..9), (is_gated, biased) in any::<(bool, bool)>(), seed: u64,
     ) {
         let format = WeightFormat::ALL[f];
         let columns = if format.block_len() == 1 { blocks * 32 - 9 } else { blocks * format.block_len() };
         let mut noise = Noise::new(seed);
         let used = 1 + noise.below(experts.min(4));
-        let kind = if joined { Routed::Joined } else { Routed::Spread };
-        let stored: Vec<_> = (0..experts).map(|_| matrix(format, outputs, columns, &mut noise)).collect();
+        let count = if is_gated { 2 * experts } else { experts };
+        let stored: Vec<_> = (0..count).map(|_| matrix(format, outputs, columns, &mut noise)).collect();
         let matrices: Vec<_> =
             stored.iter().map(|bytes| Matrix::new(format, outputs, columns, bytes).unwrap()).collect();
         let packed: Vec<_> = matrices.iter().map(|matrix| PackedLinear::stack(&[*matrix]).unwrap()).collect();
@@ -98,56 +101,73 @@ proptest! {
         let scores = noise.values(width * experts);
         let routes = routed(Kernels::portable(), &scores, None, experts, &routing);
         let routes = Routes::new(Rows::new(&routes, 2 * used));
-        let [inputs, results] = kind.columns([outputs, columns], used);
+        let [inputs, results] = if is_gated { [columns, used * outputs] } else { [used * columns, outputs] };
         let x = noise.values(width * inputs);
         let x = Rows::new(&x, inputs);
-        let biases = biased.then(|| noise.values(experts * outputs));
+        let biases = biased.then(|| noise.values(count * outputs));
         let biases = biases.as_deref();
+        let run = |kernels: Kernels, parts: &[std::ops::Range<usize>]| {
+            let mut found = vec![f32::NAN; width * results];
+            let mut scratch = Scratch::new(kernels.routed_scratch_bytes(format, width, [outputs, columns]));
+            let matrix = |number: usize| &packed[number];
+            for tiles in parts.iter().cloned() {
+                let (scratch, out) = (scratch.bytes(), RowsMut::new(&mut found, results));
+                if is_gated {
+                    let products = RoutedGated { x, routes, function: FUNCTION, biases };
+                    kernels.routed_gated(products, experts, matrix, tiles, scratch, out);
+                } else {
+                    let products = RoutedLinear { x, routes, biases };
+                    kernels.routed_linear(products, experts, matrix, tiles, scratch, out);
+                }
+            }
+            found
+        };
+        let tiles = packed[0].tiles();
         for kernels in linears() {
+            let product = |number: usize, part: &[f32]| {
+                let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, 1, columns));
+                let prepared = kernels.prepare(format, Rows::new(part, columns), None, scratch.bytes());
+                let mut product = vec![0.0; outputs];
+                let out = RowsMut::new(&mut product, outputs);
+                kernels.linear(&packed[number], &prepared, 0..tiles, Epilogue::Store, out);
+                if let Some(biases) = biases {
+                    let out = RowsMut::new(&mut product, outputs);
+                    kernels.add_bias(&biases[number * outputs..][..outputs], 0..outputs, out);
+                }
+                product
+            };
             let mut expected = vec![0.0; width * results];
             for w in 0..width {
                 for (place, expert) in routes.experts(w).enumerate() {
-                    let part = if joined { &x.row(w)[place * columns..][..columns] } else { x.row(w) };
-                    let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, 1, columns));
-                    let prepared = kernels.prepare(format, Rows::new(part, columns), None, scratch.bytes());
-                    let mut product = vec![0.0; outputs];
-                    let (all, out) = (0..packed[expert].tiles(), RowsMut::new(&mut product, outputs));
-                    kernels.linear(&packed[expert], &prepared, all, Epilogue::Store, out);
-                    if let Some(biases) = biases {
-                        let out = RowsMut::new(&mut product, outputs);
-                        kernels.add_bias(&biases[expert * outputs..][..outputs], 0..outputs, out);
-                    }
                     let row = &mut expected[w * results..][..results];
-                    if joined {
+                    if is_gated {
+                        let [gate, up] = [expert, experts + expert].map(|number| product(number, x.row(w)));
+                        let [gate, up] = [&gate, &up].map(|x| Rows::new(x, outputs));
+                        let out = RowsMut::new(&mut row[place * outputs..][..outputs], outputs);
+                        kernels.gate(FUNCTION, gate, up, 0..1, out);
+                    } else {
+                        let product = product(expert, &x.row(w)[place * columns..][..columns]);
                         let weight = routes.weight(w, place);
                         row.iter_mut().zip(product).for_each(|(sum, x)| *sum += weight * x);
-                    } else {
-                        row[place * outputs..][..outputs].copy_from_slice(&product);
                     }
                 }
             }
-            let mut found = vec![f32::NAN; width * results];
-            let mut scratch = Scratch::new(kernels.routed_scratch_bytes(format, width, [outputs, columns]));
-            let (tiles, product) = (packed[0].tiles(), RoutedLinear { x, routes, routed: kind, biases });
             let split = noise.below(tiles + 1);
-            for tiles in [split..tiles, 0..split] {
-                let out = RowsMut::new(&mut found, results);
-                kernels.routed_linear(product, experts, |number| &packed[number], tiles, scratch.bytes(), out);
-            }
+            let found = run(kernels, &[split..tiles, 0..split]);
             prop_assert_eq!(bits(&found), bits(&expected), "{} {}", kernels.tier(), kernels.activations());
         }
         if format == WeightFormat::F32 {
             let mut judged = vec![0.0; width * results];
-            let out = RowsMut::new(&mut judged, results);
-            reference::routed_linear(reference::linear, x, routes, (&matrices, biases), kind, out);
-            let mut found = vec![0.0; width * results];
-            let kernels = Kernels::best();
-            let mut scratch = Scratch::new(kernels.routed_scratch_bytes(format, width, [outputs, columns]));
-            let (tiles, product) = (0..packed[0].tiles(), RoutedLinear { x, routes, routed: kind, biases });
-            let out = RowsMut::new(&mut found, results);
-            kernels.routed_linear(product, experts, |number| &packed[number], tiles, scratch.bytes(), out);
+            let (out, of) = (RowsMut::new(&mut judged, results), (&matrices[..], biases));
+            if is_gated {
+                reference::routed_gated(reference::linear, FUNCTION, x, routes, of, out);
+            } else {
+                reference::routed_linear(reference::linear, x, routes, of, out);
+            }
+            let found = run(Kernels::best(), &[0..tiles]);
+            // Gated ones are products of two sums.
             for (found, judged) in found.iter().zip(&judged) {
-                prop_assert!((found - judged).abs() <= 1e-4, "{found}, not {judged}");
+                prop_assert!((found - judged).abs() <= 1e-4 * judged.abs().max(1.0), "{found}, not {judged}");
             }
         }
     }

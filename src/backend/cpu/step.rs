@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use ygg_kernels::{
     AppendKv, Attention, DeltaForm, DeltaRule, DeltaShape, DeltaWeights, Nonlinearity, Norm, PartialsShape,
-    Rope, Routed, Routes, Routing, Rows, Scoring, ShortConv,
+    Rope, Routes, Routing, Rows, Scoring, ShortConv,
     candidates::ranges,
-    cpu::{Epilogue, FoundLayout, Kernels, PackedLinear, RoutedLinear, TILE, Tuning, head_scratch_bytes},
+    cpu::{
+        Epilogue, FoundLayout, Kernels, PackedLinear, RoutedGated, RoutedLinear, TILE, Tuning,
+        head_scratch_bytes,
+    },
 };
 
 use crate::ir::{self, Binding, GroupId, HeadTokens, KvSpec, Op, Operand, Region, RopeId, Step};
@@ -33,96 +36,26 @@ pub(super) struct CpuStep {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Embed {
-        weight: MatrixId,
-        out: Region,
-    },
-    RmsNorm {
-        norm: FusedNorm,
-        x: Region,
-        out: Region,
-    },
+    Embed { weight: MatrixId, out: Region },
+    RmsNorm { norm: FusedNorm, x: Region, out: Region },
     Linear(Linear),
-    GatedLinear {
-        function: Nonlinearity,
-        weight: MatrixId,
-        norm: Option<FusedNorm>,
-        x: Region,
-        out: Region,
-    },
-    Gate {
-        function: Nonlinearity,
-        gate: Region,
-        up: Region,
-        out: Region,
-    },
-    Rope {
-        rope: RopeId,
-        x: Region,
-        out: Region,
-    },
-    AppendKv {
-        layer: usize,
-        rope: Option<RopeId>,
-        k: Region,
-        v: Region,
-    },
+    GatedLinear { function: Nonlinearity, weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
+    Gate { function: Nonlinearity, gate: Region, up: Region, out: Region },
+    Rope { rope: RopeId, x: Region, out: Region },
+    AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
     Attention(Attending),
-    ShortConv {
-        layer: usize,
-        taps: VectorId,
-        x: Region,
-        out: Region,
-    },
+    ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
     DeltaRule(DeltaStep),
-    Route {
-        routing: Routing,
-        bias: Option<VectorId>,
-        scores: Region,
-        out: Region,
-    },
-    RoutedLinear {
-        experts: Arc<[MatrixId]>,
-        biases: Option<VectorId>,
-        routed: Routed,
-        x: Region,
-        routes: Region,
-        out: Region,
-    },
-    Add {
-        a: Region,
-        b: Region,
-        out: Region,
-    },
-    AddInto {
-        a: Region,
-        out: Region,
-    },
-    Scale {
-        factor: f32,
-        x: Region,
-        out: Region,
-    },
-    Softcap {
-        cap: f32,
-        x: Region,
-        out: Region,
-    },
-    SelectRows {
-        x: Region,
-        out: Region,
-    },
-    GivenRows {
-        columns: usize,
-        out: Region,
-    },
-    Candidates {
-        head: Option<Head>,
-        most: usize,
-        tokens: Option<HeadTokens>,
-        x: Region,
-        out: Region,
-    },
+    Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
+    RoutedGated { function: Nonlinearity, products: Routed },
+    RoutedLinear(Routed),
+    Add { a: Region, b: Region, out: Region },
+    AddInto { a: Region, out: Region },
+    Scale { factor: f32, x: Region, out: Region },
+    Softcap { cap: f32, x: Region, out: Region },
+    SelectRows { x: Region, out: Region },
+    GivenRows { columns: usize, out: Region },
+    Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
 }
 
 /// A product, with its biases.
@@ -161,6 +94,16 @@ struct DeltaStep {
     out: Region,
 }
 
+/// Products with the matrices of experts.
+#[derive(Clone, Debug)]
+struct Routed {
+    matrices: Arc<[MatrixId]>,
+    biases: Option<VectorId>,
+    x: Region,
+    routes: Region,
+    out: Region,
+}
+
 /// A product whose results are folded as they are made.
 #[derive(Clone, Copy, Debug)]
 struct Head {
@@ -173,6 +116,13 @@ impl CpuStep {
         let region = |operand: &Operand| operand.region().expect("the program's operand has bytes");
         let operand = |i: usize| region(&step.operands[i]);
         let fused = |norm: &ir::Norm| FusedNorm { gain: weights.vector_id(&[norm.weight]), eps: norm.eps };
+        let routed = |experts: &[ir::WeightId], biases: &[ir::WeightId]| Routed {
+            matrices: experts.iter().map(|expert| weights.stack(&[*expert])).collect(),
+            biases: (!biases.is_empty()).then(|| weights.vector_id(biases)),
+            x: operand(0),
+            routes: operand(1),
+            out: region(&step.result),
+        };
         let kind = match &step.op {
             Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
             Op::Embed { weight } => {
@@ -237,14 +187,10 @@ impl CpuStep {
                 scores: operand(0),
                 out: region(&step.result),
             },
-            Op::RoutedLinear { experts, biases, routed } => Kind::RoutedLinear {
-                experts: experts.iter().map(|expert| weights.stack(&[*expert])).collect(),
-                biases: (!biases.is_empty()).then(|| weights.vector_id(biases)),
-                routed: *routed,
-                x: operand(0),
-                routes: operand(1),
-                out: region(&step.result),
-            },
+            Op::RoutedGated { function, experts, biases } => {
+                Kind::RoutedGated { function: *function, products: routed(experts, biases) }
+            }
+            Op::RoutedLinear { experts, biases } => Kind::RoutedLinear(routed(experts, biases)),
             Op::Add if step.result == step.operands[0] => {
                 Kind::AddInto { a: operand(1), out: region(&step.result) }
             }
@@ -323,8 +269,9 @@ impl CpuStep {
             Kind::Candidates { head: Some(head), x, .. } => {
                 prepared_bytes(kernels, weights.matrix(head.weight), x.rows) + head_scratch_bytes(x.rows)
             }
-            Kind::RoutedLinear { experts, .. } => {
-                let matrix = weights.matrix(experts[0]);
+            Kind::RoutedGated { products: Routed { matrices, .. }, .. }
+            | Kind::RoutedLinear(Routed { matrices, .. }) => {
+                let matrix = weights.matrix(matrices[0]);
                 let shape = [matrix.outputs(), matrix.columns()];
                 kernels.routed_scratch_bytes(matrix.format(), binding.width, shape)
             }
@@ -469,17 +416,27 @@ impl CpuStep {
                     forward.write(out),
                 );
             }
-            Kind::RoutedLinear { experts, biases, routed, x, routes, out } => {
-                let expert = |number: usize| weights.matrix(experts[number]);
+            Kind::RoutedGated { function, products: Routed { matrices, biases, x, routes, out } } => {
+                let matrix = |number: usize| weights.matrix(matrices[number]);
+                let product = RoutedGated {
+                    x: forward.read(x),
+                    routes: Routes::new(forward.read(routes)),
+                    function: *function,
+                    biases: biases.map(|biases| weights.vector(biases)),
+                };
+                let (tiles, scratch) = (worker.share(matrix(0).tiles()), forward.scratch(worker));
+                let (experts, out) = (matrices.len() / 2, forward.write(out));
+                kernels.routed_gated(product, experts, matrix, tiles, scratch, out);
+            }
+            Kind::RoutedLinear(Routed { matrices, biases, x, routes, out }) => {
+                let matrix = |number: usize| weights.matrix(matrices[number]);
                 let product = RoutedLinear {
                     x: forward.read(x),
                     routes: Routes::new(forward.read(routes)),
-                    routed: *routed,
                     biases: biases.map(|biases| weights.vector(biases)),
                 };
-                let tiles = worker.share(expert(0).tiles());
-                let scratch = forward.scratch(worker);
-                kernels.routed_linear(product, experts.len(), expert, tiles, scratch, forward.write(out));
+                let (tiles, scratch) = (worker.share(matrix(0).tiles()), forward.scratch(worker));
+                kernels.routed_linear(product, matrices.len(), matrix, tiles, scratch, forward.write(out));
             }
             Kind::Add { a, b, out } => {
                 let rows = worker.share(out.rows);

@@ -282,12 +282,17 @@ impl ReferenceReplay {
                 let bias = bias.map(|bias| self.executables.vector(&[bias]));
                 kernels::route(read(0), bias.as_deref(), routing, write());
             }
-            Op::RoutedLinear { experts, biases, routed } => {
+            Op::RoutedGated { experts, biases, .. } | Op::RoutedLinear { experts, biases } => {
                 let biases = (!biases.is_empty()).then(|| self.executables.vector(biases));
                 let experts: Vec<_> = experts.iter().map(|id| self.executables.matrix(*id)).collect();
-                let routes = Routes::new(read(1));
-                let experts = (&experts[..], biases.as_deref());
-                kernels::routed_linear(linear_of(step), read(0), routes, experts, *routed, write());
+                let (experts, routes) = ((&experts[..], biases.as_deref()), Routes::new(read(1)));
+                let linear = linear_of(step);
+                match &step.op {
+                    Op::RoutedGated { function, .. } => {
+                        kernels::routed_gated(linear, *function, read(0), routes, experts, write());
+                    }
+                    _ => kernels::routed_linear(linear, read(0), routes, experts, write()),
+                }
             }
             Op::Add if result == step.operands[0].region() => kernels::add_into(read(1), write()),
             Op::Add => kernels::add(read(0), read(1), write()),

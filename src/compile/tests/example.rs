@@ -3,9 +3,7 @@
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
-use ygg_kernels::{
-    DeltaForm, DeltaShape, Gating, Nonlinearity, RopePairing, Routed, Routing, Scoring, WeightFormat,
-};
+use ygg_kernels::{DeltaForm, DeltaShape, Gating, Nonlinearity, RopePairing, Routing, Scoring, WeightFormat};
 
 use crate::ir::{
     ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId,
@@ -358,12 +356,14 @@ impl Small {
         let scores = self.linear(1, x);
         let routing = Routing { used: 2, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.5 };
         let routes = self.add(Op::Route { routing, bias: Some(WeightId(4)) }, &[scores]);
-        let experts: Vec<_> = [0, 1].into_iter().cycle().take(8).map(WeightId).collect();
+        let experts: Vec<_> = [0, 1].into_iter().cycle().take(16).map(WeightId).collect();
         let biases = vec![WeightId(4); experts.len()];
-        let spread =
-            Op::RoutedLinear { experts: experts.clone(), biases: biases.clone(), routed: Routed::Spread };
-        let spread = self.add(spread, &[x, routes]);
-        self.add(Op::RoutedLinear { experts, biases, routed: Routed::Joined }, &[spread, routes])
+        let function = Nonlinearity::ClampedSilu;
+        let gated = Op::RoutedGated { function, experts: experts.clone(), biases: biases.clone() };
+        let gated = self.add(gated, &[x, routes]);
+        let half = experts.len() / 2;
+        let joined = Op::RoutedLinear { experts: experts[half..].to_vec(), biases: biases[half..].to_vec() };
+        self.add(joined, &[gated, routes])
     }
 
     /// Attention to the last two positions, of bounded scores, with sinks.

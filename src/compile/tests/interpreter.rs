@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ygg_kernels::{
-    DeltaShape, Gating, RopePairing, Routed, Routing, Scoring,
+    DeltaShape, Gating, Nonlinearity, RopePairing, Routing, Scoring,
     reference::{capped, gated},
 };
 
@@ -339,35 +339,45 @@ impl Model<'_> {
         scores.map_rows(routed)
     }
 
-    /// Products with the matrices of the experts of each row.
-    fn routed(
+    /// The product of a row with a matrix of several, plus its bias if there are some.
+    fn of_expert(&self, x: &[f64], matrices: &[WeightId], biases: &[WeightId], number: usize) -> Vec<f64> {
+        let bias = biases.get(number).map(|bias| self.weight_row(*bias, 0));
+        let product =
+            |n| dot(x, &self.weight_row(matrices[number], n)) + bias.as_ref().map_or(0.0, |bias| bias[n]);
+        (0..self.weights[matrices[number].0 as usize].rows).map(product).collect()
+    }
+
+    /// Gated products with the matrices of the experts of each row.
+    fn routed_gated(
         &self,
-        x: &Matrix,
-        routes: &Matrix,
-        (experts, biases): (&[WeightId], &[WeightId]),
-        routed: Routed,
+        [x, routes]: [&Matrix; 2],
+        function: Nonlinearity,
+        matrices: &[WeightId],
+        biases: &[WeightId],
     ) -> Matrix {
         x.map_rows(|row, x| {
-            let (numbers, weights) = routes.row(row).split_at(routes.columns / 2);
-            let product = |x: &[f64], expert: f64| -> Vec<f64> {
-                let matrix = experts[expert as usize];
-                let bias = biases.get(expert as usize).map(|bias| self.weight_row(*bias, 0));
-                let product =
-                    |n| dot(x, &self.weight_row(matrix, n)) + bias.as_ref().map_or(0.0, |bias| bias[n]);
-                (0..self.weights[matrix.0 as usize].rows).map(product).collect()
+            let numbers = &routes.row(row)[..routes.columns / 2];
+            let of = |number: f64| {
+                let numbers = [number as usize, number as usize + matrices.len() / 2];
+                let [gates, ups] = numbers.map(|number| self.of_expert(x, matrices, biases, number));
+                gates.into_iter().zip(ups).map(move |(gate, up)| gated(function, gate, up))
             };
-            match routed {
-                Routed::Spread => numbers.iter().flat_map(|expert| product(x, *expert)).collect(),
-                Routed::Joined => {
-                    let parts = x.chunks(x.len() / numbers.len()).zip(numbers).zip(weights);
-                    let products: Vec<_> = parts
-                        .map(|((x, expert), weight)| {
-                            product(x, *expert).into_iter().map(|x| weight * x).collect::<Vec<_>>()
-                        })
-                        .collect();
-                    (0..products[0].len()).map(|n| products.iter().map(|product| product[n]).sum()).collect()
-                }
-            }
+            numbers.iter().flat_map(|number| of(*number)).collect()
+        })
+    }
+
+    /// Sums of the products of the parts of each row with the matrices of its experts.
+    fn routed_linear(&self, [x, routes]: [&Matrix; 2], matrices: &[WeightId], biases: &[WeightId]) -> Matrix {
+        x.map_rows(|row, x| {
+            let (numbers, weights) = routes.row(row).split_at(routes.columns / 2);
+            let parts = x.chunks(x.len() / numbers.len()).zip(numbers).zip(weights);
+            let products: Vec<Vec<f64>> = parts
+                .map(|((x, number), weight)| {
+                    let product = self.of_expert(x, matrices, biases, *number as usize);
+                    product.into_iter().map(|x| weight * x).collect()
+                })
+                .collect();
+            (0..products[0].len()).map(|n| products.iter().map(|product| product[n]).sum()).collect()
         })
     }
 
@@ -480,7 +490,10 @@ impl Model<'_> {
             }
             Op::DeltaRule { vectors, .. } => self.followed([x(), y(), operands[2].rows()], vectors),
             Op::Route { routing, bias } => self.routes(x(), routing, *bias),
-            Op::RoutedLinear { experts, biases, routed } => self.routed(x(), y(), (experts, biases), *routed),
+            Op::RoutedGated { function, experts, biases } => {
+                self.routed_gated([x(), y()], *function, experts, biases)
+            }
+            Op::RoutedLinear { experts, biases } => self.routed_linear([x(), y()], experts, biases),
             Op::Add => x().zip(y(), |a, b| a + b),
             Op::Scale { factor } => x().map_rows(|_, x| x.iter().map(|x| x * f64::from(*factor)).collect()),
             Op::Softcap { cap } => {

@@ -13,7 +13,7 @@ use crate::{
         config::{only, required},
     },
 };
-use ygg_kernels::{Gating, Nonlinearity, Routed, Routing};
+use ygg_kernels::{Gating, Nonlinearity, Routing};
 
 /// How the folders of a family store the matrices of experts; GGUF files have one tensor for all experts' gates, one
 /// for their ups and one for their downs.
@@ -313,15 +313,13 @@ impl ExpertWeights {
         let Self { router, router_bias, bias, gates, ups, downs, shared } = self;
         let scores = graph.add(biased(*router, *router_bias), &[n], group)?;
         let routes = graph.add(Op::Route { routing, bias: *bias }, &[scores], group)?;
-        let product = |OfExperts { matrices, biases }: &OfExperts, routed| Op::RoutedLinear {
-            experts: matrices.clone(),
-            biases: biases.clone(),
-            routed,
-        };
-        let gate = graph.add(product(gates, Routed::Spread), &[n, routes], group)?;
-        let up = graph.add(product(ups, Routed::Spread), &[n, routes], group)?;
-        let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
-        let sum = graph.add(product(downs, Routed::Joined), &[gated, routes], group)?;
+        let both = |of: fn(&OfExperts) -> &Vec<WeightId>| [of(gates).clone(), of(ups).clone()].concat();
+        let gated =
+            Op::RoutedGated { function, experts: both(|of| &of.matrices), biases: both(|of| &of.biases) };
+        let gated = graph.add(gated, &[n, routes], group)?;
+        let OfExperts { matrices, biases } = downs;
+        let joined = Op::RoutedLinear { experts: matrices.clone(), biases: biases.clone() };
+        let sum = graph.add(joined, &[gated, routes], group)?;
         match shared {
             None => Ok(sum),
             Some(shared) => {
@@ -389,7 +387,7 @@ impl SharedWeights {
         let score = graph.add(linear(router), &[n], group)?;
         let routing = Routing { used: 1, gating: Gating::Sigmoid, normalised: None, scale: 1.0 };
         let routes = graph.add(Op::Route { routing, bias: None }, &[score], group)?;
-        let down = Op::RoutedLinear { experts: vec![down], biases: Vec::new(), routed: Routed::Joined };
+        let down = Op::RoutedLinear { experts: vec![down], biases: Vec::new() };
         Ok(graph.add(down, &[gated, routes], group)?)
     }
 }
