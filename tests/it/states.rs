@@ -14,6 +14,9 @@ use crate::{
     tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, is_cuda, loading, session},
 };
 
+/// What a device says of them.
+pub(crate) const OF_GPUS: &str = "states::a_gpu_refuses_states_of_rows_by_name";
+
 /// Models with gated delta rules in most layers.
 pub(crate) fn models() -> &'static [TinyModel] {
     static MODELS: OnceLock<[TinyModel; 2]> = OnceLock::new();

@@ -25,7 +25,7 @@ pub struct DeltaShape {
 impl DeltaShape {
     /// Most taps of a channel.
     pub const MOST_TAPS: usize = 8;
-    /// Most elements of a key or a value, and most value heads of a key head: they bound what a thread has in hand.
+    /// Most elements of a key or a value. With [`MOST_GROUP`](Self::MOST_GROUP) it bounds a thread's scratch.
     pub const MOST_DIM: usize = 512;
     /// Most value heads of a key head.
     pub const MOST_GROUP: usize = 16;

@@ -5,7 +5,7 @@ use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
     frame::decoder,
-    recipe::{HeadNorms, Instead, Recipe},
+    recipe::{self, HeadNorms, Instead, Recipe},
 };
 use crate::{
     ir::Graph,
@@ -138,30 +138,17 @@ fn adjusted(fields: &dyn Fields, stated: usize) -> Result<usize, ModelError> {
 /// Which layers attend; the others have a convolution.
 fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
     let Source { config, fields, .. } = *source;
-    let of_all = |key: &str, found: Vec<bool>| {
-        if found.len() == config.layers {
-            return Ok(found);
-        }
-        let expected = format!("one for each of {} layers", config.layers);
-        Err(ModelError::invalid(format_args!("key `{key}`"), expected, found.len()))
-    };
     if fields.container() == Container::Gguf {
         let key = source.key("attention.head_count_kv", "");
         let heads = required(fields.counts(&key)?, &key, "a list of key/value heads, 0 for convolutions")?;
-        return of_all(&key, heads.into_iter().map(|heads| heads > 0).collect());
+        if heads.len() != config.layers {
+            let expected = format!("one for each of {} layers", config.layers);
+            return Err(ModelError::invalid(format_args!("key `{key}`"), expected, heads.len()));
+        }
+        return Ok(heads.into_iter().map(|heads| heads > 0).collect());
     }
-    let key = "layer_types";
-    if let Some(kinds) = fields.texts(key)? {
-        let attends = |kind: &String| match kind.as_str() {
-            "full_attention" => Ok(true),
-            "conv" => Ok(false),
-            other => Err(ModelError::unsupported(
-                format_args!("key `{key}`"),
-                format_args!("`{other}`"),
-                "`full_attention`, `conv`",
-            )),
-        };
-        return of_all(key, kinds.iter().map(attends).collect::<Result<_, _>>()?);
+    if let Some(attends) = recipe::attending(source, "conv")? {
+        return Ok(attends);
     }
     let indices = fields.counts("full_attn_idxs")?;
     let attends = |layer| indices.as_ref().is_none_or(|indices| indices.contains(&layer));

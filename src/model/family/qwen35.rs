@@ -3,7 +3,7 @@
 use super::{
     Family, Source, accepted,
     frame::decoder,
-    recipe::{HeadNorms, Instead, Recipe},
+    recipe::{self, HeadNorms, Instead, Recipe},
 };
 use crate::{
     ir::Graph,
@@ -71,24 +71,10 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
 /// Which layers attend; the others have a gated delta rule.
 fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
     let Source { config, fields, .. } = *source;
-    let key = "layer_types";
     if fields.container() == Container::Folder
-        && let Some(kinds) = fields.texts(key)?
+        && let Some(attends) = recipe::attending(source, "linear_attention")?
     {
-        if kinds.len() != config.layers {
-            let expected = format!("one for each of {} layers", config.layers);
-            return Err(ModelError::invalid(format_args!("key `{key}`"), expected, kinds.len()));
-        }
-        let attends = |kind: &String| match kind.as_str() {
-            "full_attention" => Ok(true),
-            "linear_attention" => Ok(false),
-            other => Err(ModelError::unsupported(
-                format_args!("key `{key}`"),
-                format_args!("`{other}`"),
-                "`full_attention`, `linear_attention`",
-            )),
-        };
-        return kinds.iter().map(attends).collect();
+        return Ok(attends);
     }
     let key = source.key("full_attention_interval", "full_attention_interval");
     let interval = fields.count(&key)?.unwrap_or(INTERVAL);

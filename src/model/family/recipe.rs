@@ -163,11 +163,7 @@ impl Recipe {
         source: &Source<'_>,
         is_windowed: impl Fn(usize) -> bool,
     ) -> Result<Self, ModelError> {
-        let kinds = source.fields.texts("layer_types")?;
-        if let Some(kinds) = kinds.as_ref().filter(|kinds| kinds.len() != self.layers.len()) {
-            let expected = format!("one for each of {} layers", self.layers.len());
-            return Err(ModelError::invalid("key `layer_types`", expected, kinds.len()));
-        }
+        let kinds = layer_types(source)?;
         let key = source.key("attention.sliding_window", "sliding_window");
         let window = source.fields.count(&key)?;
         for (number, layer) in self.layers.iter_mut().enumerate() {
@@ -195,6 +191,32 @@ impl Recipe {
         }
         Ok(self)
     }
+}
+
+/// What a folder's `layer_types` says of each layer, if it has them.
+fn layer_types(source: &Source<'_>) -> Result<Option<Vec<String>>, ModelError> {
+    let (kinds, layers) = (source.fields.texts("layer_types")?, source.config.layers);
+    match kinds.as_ref().map(Vec::len).filter(|found| *found != layers) {
+        Some(found) => {
+            let expected = format!("one for each of {layers} layers");
+            Err(ModelError::invalid("key `layer_types`", expected, found))
+        }
+        None => Ok(kinds),
+    }
+}
+
+/// Which layers attend, and which have what `layer_types` calls `instead`; `None` if a folder does not say it there.
+pub(super) fn attending(source: &Source<'_>, instead: &str) -> Result<Option<Vec<bool>>, ModelError> {
+    let attends = |kind: String| match kind.as_str() {
+        "full_attention" => Ok(true),
+        other if other == instead => Ok(false),
+        other => {
+            let known = format!("`full_attention`, `{instead}`");
+            Err(ModelError::unsupported("key `layer_types`", format_args!("`{other}`"), known))
+        }
+    };
+    let kinds = layer_types(source)?;
+    kinds.map(|kinds| kinds.into_iter().map(attends).collect()).transpose()
 }
 
 /// `1 / sqrt(x)`.
