@@ -106,11 +106,12 @@ proptest! {
         let x = Rows::new(&x, inputs);
         let biases = biased.then(|| noise.values(count * outputs));
         let biases = biases.as_deref();
-        let run = |kernels: Kernels, parts: &[std::ops::Range<usize>]| {
+        let tiles = packed[0].tiles();
+        let run = |kernels: Kernels, split: usize| {
             let mut found = vec![f32::NAN; width * results];
             let mut scratch = Scratch::new(kernels.routed_scratch_bytes(format, width, [outputs, columns]));
             let matrix = |number: usize| &packed[number];
-            for tiles in parts.iter().cloned() {
+            for tiles in [split..tiles, 0..split] {
                 let (scratch, out) = (scratch.bytes(), RowsMut::new(&mut found, results));
                 if is_gated {
                     let products = RoutedGated { x, routes, function: FUNCTION, biases };
@@ -122,7 +123,6 @@ proptest! {
             }
             found
         };
-        let tiles = packed[0].tiles();
         for kernels in linears() {
             let product = |number: usize, part: &[f32]| {
                 let mut scratch = Scratch::new(kernels.linear_scratch_bytes(format, 1, columns));
@@ -152,8 +152,7 @@ proptest! {
                     }
                 }
             }
-            let split = noise.below(tiles + 1);
-            let found = run(kernels, &[split..tiles, 0..split]);
+            let found = run(kernels, noise.below(tiles + 1));
             prop_assert_eq!(bits(&found), bits(&expected), "{} {}", kernels.tier(), kernels.activations());
         }
         if format == WeightFormat::F32 {
@@ -164,7 +163,7 @@ proptest! {
             } else {
                 reference::routed_linear(reference::linear, x, routes, of, out);
             }
-            let found = run(Kernels::best(), &[0..tiles]);
+            let found = run(Kernels::best(), 0);
             // Gated ones are products of two sums.
             for (found, judged) in found.iter().zip(&judged) {
                 prop_assert!((found - judged).abs() <= 1e-4 * judged.abs().max(1.0), "{found}, not {judged}");

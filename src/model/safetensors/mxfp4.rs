@@ -62,7 +62,9 @@ pub(super) fn join(octets: BTreeMap<String, Octets>, tensors: &mut TensorTable) 
 mod tests {
     use super::*;
 
-    fn octets(parts: &[(&str, &[usize])]) -> BTreeMap<String, Octets> {
+    type Parts<'a> = &'a [(&'a str, &'a [usize])];
+
+    fn octets(parts: Parts<'_>) -> BTreeMap<String, Octets> {
         let mut start = 0;
         let mut part = |(name, shape): &(&str, &[usize])| {
             let bytes = start..start + shape.iter().product::<usize>();
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_no_pair_is_named() {
         let huge: &[usize] = &[0, usize::MAX];
-        let cases: &[(&[(&str, &[usize])], &[&str])] = &[
+        let cases: &[(Parts<'_>, &[&str])] = &[
             (&[("w_blocks", &[4, 2, 16])], &["`w_scales`"]),
             (&[("w_scales", &[4, 2])], &["`w_blocks`"]),
             (&[("w_blocks", &[4, 3, 16]), ("w_scales", &[4, 2])], &["`w_blocks`", "[4, 2]", "[4, 3, 16]"]),
