@@ -16,6 +16,7 @@ mod ids;
 mod inner_rows;
 mod linear_shape;
 mod op;
+mod op_weights;
 mod placement;
 mod program;
 mod row_inputs;
@@ -36,7 +37,8 @@ pub use graph::{
 pub(crate) use ids::id;
 pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};
 pub use linear_shape::LinearShape;
-pub use op::{GraphError, Head, Input, Norm, Op, OpWeights};
+pub use op::{GraphError, Head, Input, Norm, Op};
+pub use op_weights::OpWeights;
 pub use placement::{
     BudgetError, PAGE, PackedSizes, Placed, Residence, Staging, StagingPlace, WeightSplit, WeightSplits,
 };
