@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 /// Distance of neighbouring states: 2^64 over the golden ratio, made odd.
 const STRIDE: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A stream of numbers that look random: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014, <https://doi.org/10.1145/2714064.2660195>).
+/// A stream of numbers that look random: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014, <https://doi.org/10.1145/2714064.2660195>).
 ///
-/// Its state is a counter, so that number `i` is a function of the seed and `i` alone. Limits are met by remainders: their bias is
-/// below 2^-40 for the limits in use.
+/// Its state is a counter, so that number `i` is a function of the seed and `i` alone. Limits are met by remainders:
+/// their bias is below 2^-40 for the limits in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Random(u64);
@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_other_implementations() {
-        // Of the reference implementation (<https://prng.di.unimi.it/splitmix64.c>), which other generators are seeded by.
+        // Of the reference implementation (<https://prng.di.unimi.it/splitmix64.c>), which other generators are seeded
+        // by.
         let mut random = Random::new(1_234_567);
         let numbers = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([(); 3].map(|()| random.bits()), numbers);

@@ -200,7 +200,8 @@ impl Arena {
 }
 
 /// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, and what convolutions keep:
-/// `[layer]`, as [`ConvLayer`] says; and what delta rules keep: `[layer]`, as [`DeltaLayer`] says. Zeroed at first so that whatever is read is finite.
+/// `[layer]`, as [`ConvLayer`] says; and what delta rules keep: `[layer]`, as [`DeltaLayer`] says. Zeroed at first so
+/// that whatever is read is finite.
 #[derive(Debug)]
 pub(super) struct KvCache {
     block: Block,

@@ -38,8 +38,9 @@ pub trait Verifications: Debug {
     /// Runs the program, walks from row 0 to the row whose token the verifier says after it, and on from there: the
     /// best, the lowest of equals, or under [noise](RowInputs::set_noise) the winner of the race that
     /// [`ygg_kernels::noise`] describes. Copies the keys and values of the rows walked through to the slots from row
-    /// 0's on, as [`SlotMoves::copy_slots`](super::SlotMoves::copy_slots) does. Row 0 is the root; the tail of every other
-    /// row has its parent's slot before its own, and its parent is an earlier row in a lower slot. Allocates nothing.
+    /// 0's on, as [`SlotMoves::copy_slots`](super::SlotMoves::copy_slots) does. Row 0 is the root; the tail of every
+    /// other row has its parent's slot before its own, and its parent is an earlier row in a lower slot. Allocates
+    /// nothing.
     ///
     /// # Panics
     /// If the program was not prepared to show as much, or nothing was pushed.

@@ -290,8 +290,8 @@ fn make(
     Ok((prepared, Ok(source(plan, &path))))
 }
 
-/// The budget of memory that the plan divides: without a substitute nothing but the weights takes memory, and as many as
-/// fit are there.
+/// The budget of memory that the plan divides: without a substitute nothing but the weights takes memory, and as many
+/// as fit are there.
 pub(crate) fn budget_to_divide(divided: Option<Divided>) -> Option<MemoryBudget> {
     divided.filter(|(_, division)| division.substitute_bits().is_some()).map(|(budget, _)| budget)
 }

@@ -8,8 +8,8 @@ use std::sync::{
 /// Ends the requests that it was given to. Clones are the same handle.
 ///
 /// A request looks at it before every step and before every forward of its prompt, so it ends within one of them, with
-/// [`FinishReason::Cancelled`](super::FinishReason) and the tokens it had. Cancelling is for good, and may come before the request
-/// begins. Costs one atomic load a step; a clone is a reference count.
+/// [`FinishReason::Cancelled`](super::FinishReason) and the tokens it had. Cancelling is for good, and may come before
+/// the request begins. Costs one atomic load a step; a clone is a reference count.
 ///
 /// ```
 /// use std::thread;

@@ -7,8 +7,8 @@ use crate::{
 
 use super::{Error, KvFormat, LoadOptions, Tier};
 
-/// All ways in which budgets can divide the weights of a model, and about what a session with a context of so many tokens takes in addition. The
-/// widths of the options are those that the session runs.
+/// All ways in which budgets can divide the weights of a model, and about what a session with a context of so many
+/// tokens takes in addition. The widths of the options are those that the session runs.
 ///
 /// # Errors
 /// [`Error`] of kind `Device` for a tier that streams no weights.

@@ -83,8 +83,9 @@ impl DraftModel {
         drafter_file("drafter model", &self.path, self.fingerprint().to_string())
     }
 
-    /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there are some. Matrices
-    /// of more than 8 bits an element are read as 8: drafting is reading them, and what is drafted is verified.
+    /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there
+    /// are some. Matrices of more than 8 bits an element are read as 8: drafting is reading them, and what is drafted
+    /// is verified.
     fn load(
         &self,
         verifier: &Loaded,
@@ -181,8 +182,9 @@ fn open_expecting(file: &DrafterFile) -> Result<DraftModel, Error> {
 }
 
 impl Loaded {
-    /// The same with what drafters of these kinds need in addition to the model: trimmed heads, substitutes, drafter models with heads, and
-    /// executables that keep the hidden rows of prompts where a drafter model reads them. What is there is not made again.
+    /// The same with what drafters of these kinds need in addition to the model: trimmed heads, substitutes, drafter
+    /// models with heads, and executables that keep the hidden rows of prompts where a drafter model reads them. What
+    /// is there is not made again.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` for tokens that no head can keep, and for a drafter model that is absent, another, or

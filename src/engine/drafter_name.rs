@@ -5,8 +5,8 @@ use crate::plan::{Band, DrafterId, DrafterKind, SubPlan};
 use super::{DrafterChoice, Error, Hint, Options};
 
 impl DrafterChoice {
-    /// What a name asks for: nothing by `none`, else the drafter of that name. Whether there is such a drafter, the plan says, so
-    /// [`Options::check_drafter`] does.
+    /// What a name asks for: nothing by `none`, else the drafter of that name. Whether there is such a drafter, the
+    /// plan says, so [`Options::check_drafter`] does.
     ///
     /// ```
     /// use yggc::engine::DrafterChoice;
@@ -20,8 +20,8 @@ impl DrafterChoice {
 }
 
 impl Options {
-    /// Checks that a drafter can be forced by this name with the plan of these options: the name of a kind, or of a variant in the plan.
-    /// Opening an engine checks the same.
+    /// Checks that a drafter can be forced by this name with the plan of these options: the name of a kind, or of a
+    /// variant in the plan. Opening an engine checks the same.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` that lists the drafters of the plan, and all kinds.

@@ -21,8 +21,8 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// What the caller can do beyond what the message says, as data. The command line, the C interface and the HTTP service each put it into
-/// words of their own.
+/// What the caller can do beyond what the message says, as data. The command line, the C interface and the HTTP service
+/// each put it into words of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// Ask for another context length.
@@ -54,8 +54,9 @@ pub enum Hint {
     Corpus,
 }
 
-/// An error of the engine. Its message says what was expected and what was found; its [`hint`](Self::hint) says what the caller can do.
-/// Its [source](std::error::Error::source), if any, is the error of the room where it arose; the message repeats that error's text.
+/// An error of the engine. Its message says what was expected and what was found; its [`hint`](Self::hint) says what
+/// the caller can do. Its [source](std::error::Error::source), if any, is the error of the room where it arose; the
+/// message repeats that error's text.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

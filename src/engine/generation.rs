@@ -8,11 +8,11 @@ use crate::{
 
 use super::{Answer, CancelHandle, Engine, Error, Event, FinishReason, Report, StepTree, TokenLogProbs};
 
-/// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends the
-/// request, whose text is then [kept](super::Options::prefixes).
+/// One request in progress: an iterator of events. It borrows the engine, so there is one at a time; dropping it ends
+/// the request, whose text is then [kept](super::Options::prefixes).
 ///
-/// A call of `next` costs nothing while tokens of the last step are left, and else one step: a draft, a forward of the verifier and a
-/// walk. Each event has a `String` of its own.
+/// A call of `next` costs nothing while tokens of the last step are left, and else one step: a draft, a forward of the
+/// verifier and a walk. Each event has a `String` of its own.
 ///
 /// ```
 /// use yggc::engine::{Engine, Event, Options, Prompt, Request};
@@ -97,8 +97,8 @@ impl<'e> Generation<'e> {
         Report::new(self.yielded, decoder, &backgrounds[decoder.band()])
     }
 
-    /// The tree of the step whose first token was the last event; `None` after every other event, and after the prefill's token. It
-    /// is copied from what the step left: a request whose caller does not ask costs nothing.
+    /// The tree of the step whose first token was the last event; `None` after every other event, and after the
+    /// prefill's token. It is copied from what the step left: a request whose caller does not ask costs nothing.
     ///
     /// ```
     /// # use yggc::engine::{Engine, Options, Sampling};
@@ -213,8 +213,8 @@ impl<'e> Generation<'e> {
         Ok(Some(Event::Token { id, text, log_probs }))
     }
 
-    /// The last event. What the text has beyond the tokens handed out, of a path that a stop string or a cancellation cut, is
-    /// dropped with its keys and values.
+    /// The last event. What the text has beyond the tokens handed out, of a path that a stop string or a cancellation
+    /// cut, is dropped with its keys and values.
     fn finish(&mut self, reason: FinishReason) -> Event {
         self.engine.decoder.cut(self.prompt_len + self.yielded);
         let mut text = String::new();

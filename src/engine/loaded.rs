@@ -29,14 +29,16 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Widths to make executables for; 1 is always added.
     pub widths: Vec<usize>,
-    /// Most bytes of packed weights in memory: as many matrices of the last layers as do not fit are read from a file by every forward, which the
-    /// model must have been opened with a place for ([`Model::kept_in`]). Of a GPU it is its own memory, and they are copied from pinned memory of
-    /// the host. `None` keeps all in memory. What drafters have of their own comes on top.
+    /// Most bytes of packed weights in memory: as many matrices of the last layers as do not fit are read from a file
+    /// by every forward, which the model must have been opened with a place for ([`Model::kept_in`]). Of a GPU it is
+    /// its own memory, and they are copied from pinned memory of the host. `None` keeps all in memory. What drafters
+    /// have of their own comes on top.
     pub resident: Option<usize>,
 }
 
-/// A model with everything that is shared by its requests: several engines may use one. Clones share all of it, and cost reference
-/// counts; loading costs a pass over the weights, which are packed for this machine, and their size in memory.
+/// A model with everything that is shared by its requests: several engines may use one. Clones share all of it, and
+/// cost reference counts; loading costs a pass over the weights, which are packed for this machine, and their size in
+/// memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -142,12 +144,12 @@ impl Loaded {
         })
     }
 
-    /// The same with [variants](VariantChange) of its forwards in addition to the model's, for drafters that use them. Only what they change is
-    /// made; everything else is shared.
+    /// The same with [variants](VariantChange) of its forwards in addition to the model's, for drafters that use them.
+    /// Only what they change is made; everything else is shared.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` for tokens that no head of the model can keep and bits that no substitute has, and if the model's files have
-    /// changed meanwhile.
+    /// [`Error`] of kind `Input` for tokens that no head of the model can keep and bits that no substitute has, and if
+    /// the model's files have changed meanwhile.
     pub fn with_variants(&self, changes: &[VariantChange<'_>]) -> Result<Self, Error> {
         let set = self.set.with_variants(self.model.weights.as_ref(), changes)?;
         self.model.check_unchanged()?;
@@ -168,8 +170,8 @@ impl Loaded {
         SetOptions { tier, kv_format, activations, widths, model_context, threads, resident: None }
     }
 
-    /// The same model with executables of width 1 that run op by op as a framework without compiled programs does, to measure
-    /// plain decoding against. It has packed weights of its own.
+    /// The same model with executables of width 1 that run op by op as a framework without compiled programs does, to
+    /// measure plain decoding against. It has packed weights of its own.
     ///
     /// # Errors
     /// [`Error`] of kind `Device` when the machine refuses.
@@ -195,7 +197,8 @@ impl Loaded {
         &self.end_ids
     }
 
-    /// Compiles a constraint for answers of this model, on a thread of its own. The first call also makes [`GrammarTokens`] of its vocabulary.
+    /// Compiles a constraint for answers of this model, on a thread of its own. The first call also makes
+    /// [`GrammarTokens`] of its vocabulary.
     ///
     /// # Errors
     /// [`Error`] of kind `Input` for a constraint that cannot be kept.
@@ -203,7 +206,8 @@ impl Loaded {
         Ok(self.grammar_tokens()?.matcher(constraint)?)
     }
 
-    /// As [`matcher`](Self::matcher), for a request with this handle: the caller waits no longer than that is not cancelled.
+    /// As [`matcher`](Self::matcher), for a request with this handle: the caller waits no longer than that is not
+    /// cancelled.
     ///
     /// # Errors
     /// As `matcher`, and if it is cancelled.
@@ -241,7 +245,8 @@ impl Loaded {
         self.tier
     }
 
-    /// Whether resident weights and sessions are in memory of a device's own, and streamed weights in pinned memory of the host.
+    /// Whether resident weights and sessions are in memory of a device's own, and streamed weights in pinned memory of
+    /// the host.
     pub fn has_own_memory(&self) -> bool {
         backend::has_own_memory(self.tier)
     }
@@ -285,7 +290,8 @@ impl Loaded {
     }
 }
 
-/// Processors this process may use; 1 where the system does not say. Counted once, before a thread that has sessions open is kept off some.
+/// Processors this process may use; 1 where the system does not say. Counted once, before a thread that has sessions
+/// open is kept off some.
 pub fn default_threads() -> usize {
     backend::processors()
 }
@@ -369,7 +375,8 @@ fn vocabulary(v: &GgufVocabulary) -> Result<Vocabulary, Error> {
     })
 }
 
-/// The `tokenizer.json` and the `tokenizer_config.json` of a model whose tokenizer is in a GGUF file; `None` for a folder, which has them.
+/// The `tokenizer.json` and the `tokenizer_config.json` of a model whose tokenizer is in a GGUF file; `None` for a
+/// folder, which has them.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` for a tokenizer that is not supported.

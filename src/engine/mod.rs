@@ -63,9 +63,10 @@ use report::Background;
 
 /// A model with its plan, ready for one request at a time. Everything a step needs is allocated when it opens.
 ///
-/// Opening costs a pass over the weights, which are packed, and memory as [`memory`](Engine::memory) says; an engine over a
-/// [`Loaded`] model costs its cache and worker threads alone. Engines are [`Send`] and know nothing of each other: a process may have
-/// several, each with a request of its own. Requests wait where the caller keeps them: a request borrows its engine.
+/// Opening costs a pass over the weights, which are packed, and memory as [`memory`](Engine::memory) says; an engine
+/// over a [`Loaded`] model costs its cache and worker threads alone. Engines are [`Send`] and know nothing of each
+/// other: a process may have several, each with a request of its own. Requests wait where the caller keeps them: a
+/// request borrows its engine.
 ///
 /// ```
 /// use yggc::engine::{Engine, ErrorKind, Options, Sampling};
@@ -142,8 +143,8 @@ impl Engine {
     }
 
     /// Like [`open`](Self::open), over a model that other engines share. It must have been loaded with the widths that
-    /// the plan names; a trimmed head that the plan's drafter needs is made if it has none. Path, tier, activations, cache and
-    /// threads of the options are not read.
+    /// the plan names; a trimmed head that the plan's drafter needs is made if it has none. Path, tier, activations,
+    /// cache and threads of the options are not read.
     ///
     /// # Errors
     /// As `open`, and of kind `Input` if a planned width was not loaded.
@@ -185,12 +186,12 @@ impl Engine {
         Ok(Self { loaded, decoder, prefixes, session_options, bytes_beside: beside, backgrounds })
     }
 
-    /// Begins a request: lays out its prompt and runs what is new of it. The events come from the returned iterator; the engine is
-    /// borrowed until it is dropped.
+    /// Begins a request: lays out its prompt and runs what is new of it. The events come from the returned iterator;
+    /// the engine is borrowed until it is dropped.
     ///
     /// # Errors
-    /// [`Error`] of kind `Input` when the prompt does not fit the context or cannot be laid out, or what else is asked is out of
-    /// range.
+    /// [`Error`] of kind `Input` when the prompt does not fit the context or cannot be laid out, or what else is asked
+    /// is out of range.
     pub fn generate(&mut self, request: &Request) -> Result<Generation<'_>, Error> {
         let Request {
             prompt,
@@ -341,7 +342,8 @@ impl Engine {
         Memory { session_bytes: memory.session_bytes + self.bytes_beside, ..memory }
     }
 
-    /// Bytes of the host's memory that its session takes, as [`Options::memory_limit`] counts them: none on a GPU, which has memory of its own.
+    /// Bytes of the host's memory that its session takes, as [`Options::memory_limit`] counts them: none on a GPU,
+    /// which has memory of its own.
     pub fn session_host_bytes(&self) -> usize {
         if self.loaded.has_own_memory() { 0 } else { self.memory().session_bytes }
     }
@@ -356,8 +358,9 @@ const _: fn() = || {
 /// Context in tokens where the caller does not say, unless the model's is shorter.
 pub const DEFAULT_CONTEXT: usize = plan::DEFAULT_CONTEXT as usize;
 
-/// Whether a session of these options, with `beside` bytes for drafter models, fits into `limit` bytes of the host's memory together with the
-/// weights, said before it is opened. Of a GPU, whose own memory is the driver's to refuse, weights in pinned memory count alone.
+/// Whether a session of these options, with `beside` bytes for drafter models, fits into `limit` bytes of the host's
+/// memory together with the weights, said before it is opened. Of a GPU, whose own memory is the driver's to refuse,
+/// weights in pinned memory count alone.
 fn within_memory(
     loaded: &Loaded,
     options: &SessionOptions,

@@ -15,7 +15,8 @@ use crate::{
 
 use super::{Activations, Error, KvFormat, Tier};
 
-/// What drafts. Drafters without a model cost memory that they reserve when the engine opens, the others their share of each step.
+/// What drafts. Drafters without a model cost memory that they reserve when the engine opens, the others their share of
+/// each step.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum DrafterChoice {
     /// What the plan chose.
@@ -67,23 +68,26 @@ pub struct Options {
     pub plan_absent_reason: Option<String>,
     /// What drafts.
     pub drafter: DrafterChoice,
-    /// Where the corpus store of the plan's drafter is; `None` takes the place where it was profiled. It must be the same store.
+    /// Where the corpus store of the plan's drafter is; `None` takes the place where it was profiled. It must be the
+    /// same store.
     pub store: Option<PathBuf>,
-    /// Where a drafter model of the plan's is; others, and with `None` all, are taken from where they were profiled. It must be the same
-    /// model.
+    /// Where a drafter model of the plan's is; others, and with `None` all, are taken from where they were profiled. It
+    /// must be the same model.
     pub draft_model: Option<PathBuf>,
     /// Instruction-set tier; `None` takes the best this machine has.
     pub tier: Option<Tier>,
-    /// What linears over quantised weights make of activations; `None` takes what is usual for the tier ([`Tier::activations`]). Another choice is
-    /// another numeric class with other answers: [`Activations::Native`] is more exact and slower.
+    /// What linears over quantised weights make of activations; `None` takes what is usual for the tier
+    /// ([`Tier::activations`]). Another choice is another numeric class with other answers: [`Activations::Native`] is
+    /// more exact and slower.
     pub activations: Option<Activations>,
-    /// Element type of the key/value cache, another part of the numeric class: [`KvFormat::Q8`] takes half the memory of
-    /// [`KvFormat::F16`] and is less exact.
+    /// Element type of the key/value cache, another part of the numeric class: [`KvFormat::Q8`] takes half the memory
+    /// of [`KvFormat::F16`] and is less exact.
     pub cache: KvFormat,
     /// Worker threads; `None` takes one per processor the process may use.
     pub threads: Option<usize>,
-    /// Most bytes of packed weights in memory, the rest being streamed, as [`LoadOptions::resident`](super::LoadOptions::resident) says. `None` takes what
-    /// the plan is for; without a plan all are in memory.
+    /// Most bytes of packed weights in memory, the rest being streamed, as
+    /// [`LoadOptions::resident`](super::LoadOptions::resident) says. `None` takes what the plan is for; without a plan
+    /// all are in memory.
     pub resident: Option<usize>,
     /// Longest sequence in tokens; `None` takes [`DEFAULT_CONTEXT`](super::DEFAULT_CONTEXT), or the model's if that is
     /// shorter.
@@ -95,8 +99,8 @@ pub struct Options {
     /// a time; the numbers are the same. Where the engine is opened over a [`Loaded`](super::Loaded) model, that one's
     /// widths are used.
     pub read_widths: Vec<usize>,
-    /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for these, for the streamed weights
-    /// that are pinned in the host's. `None` leaves the refusal to the system.
+    /// Most bytes of the host's memory for weights and session together; on a GPU, which has memory of its own for
+    /// these, for the streamed weights that are pinned in the host's. `None` leaves the refusal to the system.
     pub memory_limit: Option<usize>,
     /// Where prefixes are kept for later requests, which several engines may share; `None` keeps nothing but the text
     /// of the request before. Answers are the same either way. What it takes comes on top of an engine's

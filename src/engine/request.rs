@@ -13,8 +13,8 @@ use super::{CancelHandle, Error, Loaded, Report};
 /// What the text continues. Laying it out and encoding it costs time in proportion to its length, and no forward.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// A conversation laid out by the model's chat template; nothing in a message becomes a control token. Where it says no time, it is
-    /// now.
+    /// A conversation laid out by the model's chat template; nothing in a message becomes a control token. Where it
+    /// says no time, it is now.
     Chat(Conversation),
     /// Text as it is; control tokens in it are recognised.
     Raw(String),
@@ -49,9 +49,9 @@ impl Prompt {
 
 /// One request. Start from [`Request::new`] and change fields.
 ///
-/// Whatever it asks for, its tokens are those of plain decoding. Greedy requests, and those that only filter and draw, cost what the
-/// plan says; an [`Adjustment`](super::Adjustment) or log-probabilities cost a pass over the vocabulary for every token, and draft no
-/// heads ahead.
+/// Whatever it asks for, its tokens are those of plain decoding. Greedy requests, and those that only filter and draw,
+/// cost what the plan says; an [`Adjustment`](super::Adjustment) or log-probabilities cost a pass over the vocabulary
+/// for every token, and draft no heads ahead.
 ///
 /// ```
 /// use yggc::engine::{Adjustment, Message, Prompt, Request, Role, Sampling};
@@ -76,15 +76,16 @@ pub struct Request {
     pub sampling: Sampling,
     /// What is changed in logits before.
     pub adjustment: Adjustment,
-    /// What the answer must be; `None` for anything. The text ends where it is whole, with no end token. Costs a mask for every token, and what
-    /// the model's tokens cost once ([`GrammarTokens`](crate::grammar::GrammarTokens)).
+    /// What the answer must be; `None` for anything. The text ends where it is whole, with no end token. Costs a mask
+    /// for every token, and what the model's tokens cost once ([`GrammarTokens`](crate::grammar::GrammarTokens)).
     pub constraint: Option<Constraint>,
-    /// The same compiled, by [`Loaded::matcher`] of the same model; `None` has it compiled when the request begins, which may take seconds. Who lets
-    /// requests wait for an engine compiles theirs meanwhile.
+    /// The same compiled, by [`Loaded::matcher`] of the same model; `None` has it compiled when the request begins,
+    /// which may take seconds. Who lets requests wait for an engine compiles theirs meanwhile.
     pub compiled: Option<Matcher>,
     /// Strings that end the text, wherever tokens are cut; none is part of the text. Not empty ones.
     pub stop: Vec<String>,
-    /// How many log-probabilities of other tokens each token comes with, in addition to its own; `None` for none at all.
+    /// How many log-probabilities of other tokens each token comes with, in addition to its own; `None` for none at
+    /// all.
     pub log_probs: Option<usize>,
     /// Whether it drafts.
     pub speculation: Speculation,
@@ -143,8 +144,8 @@ impl FinishReason {
     }
 }
 
-/// Log-probabilities of a token and its rivals, by the logits as the model gives them: before any bias, penalty, temperature or filter.
-/// A token's cost an exponential for every token of the vocabulary.
+/// Log-probabilities of a token and its rivals, by the logits as the model gives them: before any bias, penalty,
+/// temperature or filter. A token's cost an exponential for every token of the vocabulary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLogProbs {
     /// The token's own.
@@ -159,11 +160,12 @@ impl TokenLogProbs {
     }
 }
 
-/// What a generation yields. A token costs a `String` of its text, and two short lists where log-probabilities are asked for.
+/// What a generation yields. A token costs a `String` of its text, and two short lists where log-probabilities are
+/// asked for.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A token and the text that is sure with it: nothing in the middle of a character, for control tokens, and while a stop string
-    /// may have begun.
+    /// A token and the text that is sure with it: nothing in the middle of a character, for control tokens, and while a
+    /// stop string may have begun.
     Token {
         /// Token id.
         id: u32,
@@ -176,8 +178,8 @@ pub enum Event {
     Finished {
         /// Why.
         reason: FinishReason,
-        /// Text held back for a stop string that never came, or U+FFFD for a character that the model left unfinished. Of a character that
-        /// a limit or a cancellation cut, nothing.
+        /// Text held back for a stop string that never came, or U+FFFD for a character that the model left unfinished.
+        /// Of a character that a limit or a cancellation cut, nothing.
         text: String,
         /// The request's numbers.
         report: Box<Report>,

@@ -22,8 +22,8 @@ impl Drafting {
         widths
     }
 
-    /// Rows after the committed prefix that steps write, of the band that needs most: those of its shape, and after them those of
-    /// tries. No fewer than the rows for reading, so that one forward may have a branch of so many.
+    /// Rows after the committed prefix that steps write, of the band that needs most: those of its shape, and after
+    /// them those of tries. No fewer than the rows for reading, so that one forward may have a branch of so many.
     pub(super) fn scratch_rows(&self, options: &Options) -> usize {
         let rows = self.bands.iter().map(|steps| {
             let SubPlan { drafter, schedule, .. } = &steps.sub_plan;
@@ -38,8 +38,8 @@ impl Drafting {
 /// and are counted by `times`.
 ///
 /// # Errors
-/// [`Error`] of kind `Input` if the model has too many sub-layers or not those that are skipped, or the search's settings are
-/// impossible.
+/// [`Error`] of kind `Input` if the model has too many sub-layers or not those that are skipped, or the search's
+/// settings are impossible.
 pub(super) fn self_tuning(
     skipped: &[u32],
     times: SkipTimes,

@@ -16,7 +16,8 @@ pub struct StepNode {
 /// The verified tree of one step. Plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTree {
-    /// The verified nodes, the root first and every parent before its children. The root is the last token before the step.
+    /// The verified nodes, the root first and every parent before its children. The root is the last token before the
+    /// step.
     pub nodes: Vec<StepNode>,
     /// For each token that the step emitted, the node that drafted it: an accepted one. `None` for the verifier's own.
     pub emitted: Vec<Option<usize>>,

@@ -11,7 +11,8 @@ use super::Error;
 /// Sets every linear of `session` that the plan names; those of widths that were not compiled are left out.
 ///
 /// # Errors
-/// [`Error`] of kind `Input` if a tuning is none, its kernel has not got it, or the model has no such linear at any width.
+/// [`Error`] of kind `Input` if a tuning is none, its kernel has not got it, or the model has no such linear at any
+/// width.
 pub fn tune(session: &mut Session, chosen: &[ChosenTuning]) -> Result<(), Error> {
     let shapes = ExecutableSet::linear_shapes(session.set());
     for ChosenTuning { shape: wanted, tuning, .. } in chosen {

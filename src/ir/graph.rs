@@ -391,7 +391,8 @@ impl Graph {
     /// # Panics
     /// On a cycle, which only a wrong pass can make.
     pub fn topological(&self) -> Vec<ValueId> {
-        // Not petgraph's `toposort`, which goes depth first: there one more node reorders the others, and with them dumps and arenas.
+        // Not petgraph's `toposort`, which goes depth first: there one more node reorders the others, and with them
+        // dumps and arenas.
         let mut waiting = vec![0usize; self.dag.node_indices().map(|n| n.index() + 1).max().unwrap_or(0)];
         let mut ready = std::collections::BTreeSet::new();
         for n in self.dag.node_indices() {

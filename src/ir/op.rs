@@ -125,8 +125,8 @@ pub enum Op {
         /// Vector `[C * T]`: the taps of channel after channel, that of the row itself last.
         taps: WeightId,
     },
-    /// `(x [W, C], decays [W, H], rates [W, H], slots, tails) -> [W, H B]`: writes what goes in to one slot per row, and
-    /// lets the states of all heads follow each row from the state of the row before it in its sequence.
+    /// `(x [W, C], decays [W, H], rates [W, H], slots, tails) -> [W, H B]`: writes what goes in to one slot per row,
+    /// and lets the states of all heads follow each row from the state of the row before it in its sequence.
     /// [`ygg_kernels::DeltaRule`] says it in full.
     DeltaRule {
         /// Layer of what gated delta rules keep.

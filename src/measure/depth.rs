@@ -9,8 +9,8 @@ use crate::planner::recorded_outcome;
 /// Where the first weights come from: one number, so that a recording always gives the same predictor.
 const SEED: u64 = 1;
 
-/// Trains on the steps of a trace, before which `features` were seen (by prompt and step), within `budget`, and writes into every
-/// step its predicted depths. `None` if the trace holds too little to judge a predictor by.
+/// Trains on the steps of a trace, before which `features` were seen (by prompt and step), within `budget`, and writes
+/// into every step its predicted depths. `None` if the trace holds too little to judge a predictor by.
 #[allow(clippy::disallowed_methods, reason = "the caller's time budget ends the training")]
 pub(super) fn train_predictor(
     trace: &mut Trace,

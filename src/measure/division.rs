@@ -1,8 +1,10 @@
 //! The division of a budget of memory at which a model is first measured, before anything of it is known.
 //!
-//! Which division is the best follows from what was measured ([`plan_within_memory`](crate::planner::plan_within_memory)), and measuring needs one. It is
-//! the one with the substitute of the most bits that leaves room for a tenth of the layers: more bits are accepted more often, and times at other
-//! divisions are derived from those of the layers in memory, which have to take long enough to be told from those of embedding and head.
+//! Which division is the best follows from what was measured
+//! ([`plan_within_memory`](crate::planner::plan_within_memory)), and measuring needs one. It is the one with the
+//! substitute of the most bits that leaves room for a tenth of the layers: more bits are accepted more often, and times
+//! at other divisions are derived from those of the layers in memory, which have to take long enough to be told from
+//! those of embedding and head.
 
 use crate::{
     planner::{MemoryBudget, SearchError},
@@ -43,7 +45,8 @@ impl FirstDivision {
         }
     }
 
-    /// The first of these divisions of the weights of a model that `drafts`, or is decoded plainly, in sessions of `session_bytes`.
+    /// The first of these divisions of the weights of a model that `drafts`, or is decoded plainly, in sessions of
+    /// `session_bytes`.
     ///
     /// # Errors
     /// [`SearchError::Budget`] for a budget that is too small.

@@ -22,9 +22,8 @@ fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
     drafter_file("store", path, store.digest())
 }
 
-/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name get the suffix
-/// `_2`, `_3` and so on.
-/// With them the block drafters, which are named `block`.
+/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name
+/// get the suffix `_2`, `_3` and so on. With them the block drafters, which are named `block`.
 fn draft_models(paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Error> {
     let mut both = [Vec::new(), Vec::new()];
     for path in paths {
@@ -174,7 +173,8 @@ pub(super) fn recorded_models(drafters: &[(DrafterName, DrafterKind)]) -> Vec<&(
     drafters.iter().filter(|(_, kind)| is_recorded(kind)).collect()
 }
 
-/// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and recorded once.
+/// The name of the fixed drafter that a self-tuning one starts as: the forwards and steps of both are measured and
+/// recorded once.
 pub(super) fn twin<'d>(
     kind: &DrafterKind,
     drafters: &'d [(DrafterName, DrafterKind)],

@@ -116,15 +116,15 @@ pub struct ForwardReport {
     pub forward: Timing,
     /// The observed forward, from its first step to its last.
     pub observed: Timing,
-    /// Of that, what its steps waited for streamed matrices; on a GPU, which copies none ahead of an observed step, all their copies. None
-    /// where nothing is streamed.
+    /// Of that, what its steps waited for streamed matrices; on a GPU, which copies none ahead of an observed step, all
+    /// their copies. None where nothing is streamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Timing>,
     /// Its ops in the order of the program.
     #[serde(skip)]
     pub ops: Vec<OpReport>,
-    /// What other forwards of these rows end with in place of the last op: candidates of drafts, and logits, which are for
-    /// sampling and scoring. No part of this forward.
+    /// What other forwards of these rows end with in place of the last op: candidates of drafts, and logits, which are
+    /// for sampling and scoring. No part of this forward.
     #[serde(skip)]
     pub heads: Vec<OpReport>,
 }

@@ -22,7 +22,8 @@ use super::{
 const AROUND_VERIFY: [StepStage; 5] =
     [StepStage::Decide, StepStage::Prune, StepStage::Mask, StepStage::Accept, StepStage::Commit];
 
-/// How much is measured of forwards that wait for a disk or a bus: fewer samples than of others, since each takes a reading.
+/// How much is measured of forwards that wait for a disk or a bus: fewer samples than of others, since each takes a
+/// reading.
 const STREAMED_GRID: GridSettings = GridSettings {
     repetitions: 3,
     fewest: 2,
@@ -30,13 +31,13 @@ const STREAMED_GRID: GridSettings = GridSettings {
     noise_threshold: GridSettings::NOISE_THRESHOLD,
     budget: Duration::ZERO,
 };
-/// Rows of verifications without which a model whose weights are streamed is not planned, and of the forwards that its first drafter grows recorded
-/// trees by.
+/// Rows of verifications without which a model whose weights are streamed is not planned, and of the forwards that its
+/// first drafter grows recorded trees by.
 const STREAMED_ROWS: [u32; 2] = [1, 8];
 const STREAMED_GROWTHS: [u32; 3] = [1, 2, 4];
 
-/// Measures all cells of `drafters` after each of `contexts` tokens of `text` within a budget, and gives self-tuning drafters the samples of the
-/// fixed ones that they start as.
+/// Measures all cells of `drafters` after each of `contexts` tokens of `text` within a budget, and gives self-tuning
+/// drafters the samples of the fixed ones that they start as.
 pub(super) fn latencies(
     loaded: &Loaded,
     (drafters, text, contexts): (&[(DrafterName, DrafterKind)], &[u32], &[usize]),
@@ -135,10 +136,11 @@ fn cells(
     Ok(cells)
 }
 
-/// The cells in groups, of which a grid without time leaves out the last: narrow widths and decisions, which every plan needs, then wider ones, then
-/// the next longer context, then widths that only wide trees need, then walks of a device. Drafters that run a model have most of the cells
-/// and come last, each by itself in the order of `drafters`: no plan needs them, and where one has no time left, those before it are still
-/// priced. Where weights are streamed see [`streamed_group`]. After them all come still longer contexts, each in the same order.
+/// The cells in groups, of which a grid without time leaves out the last: narrow widths and decisions, which every plan
+/// needs, then wider ones, then the next longer context, then widths that only wide trees need, then walks of a device.
+/// Drafters that run a model have most of the cells and come last, each by itself in the order of `drafters`: no plan
+/// needs them, and where one has no time left, those before it are still priced. Where weights are streamed see
+/// [`streamed_group`]. After them all come still longer contexts, each in the same order.
 fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], streams: bool) -> Vec<Vec<Cell>> {
     const WITHOUT_DRAFTERS: usize = 6;
     let that_runs_a_model =
@@ -180,10 +182,11 @@ fn by_usefulness(cells: Vec<Cell>, drafters: &[(DrafterName, DrafterKind)], stre
     groups
 }
 
-/// The group of a cell where weights are streamed. The first drafter that runs a model, the substitute, is what such a model is decoded by, so
-/// its narrow growths are measured in any case, in addition to what every plan needs. Then come what else prices its trees, parts of forwards, which price
-/// other divisions of memory, the other drafters, each by itself, further widths, growths as wide as no recorded tree, and the next longer
-/// context. `drafter` is the place of the one that the cell is of, and whether that is the first.
+/// The group of a cell where weights are streamed. The first drafter that runs a model, the substitute, is what such a
+/// model is decoded by, so its narrow growths are measured in any case, in addition to what every plan needs. Then come
+/// what else prices its trees, parts of forwards, which price other divisions of memory, the other drafters, each by
+/// itself, further widths, growths as wide as no recorded tree, and the next longer context. `drafter` is the place of
+/// the one that the cell is of, and whether that is the first.
 fn streamed_group(cell: &Cell, drafter: Option<(usize, bool)>, is_longer: bool, drafters: usize) -> usize {
     let behind_drafters = 2 + drafters;
     if is_longer {

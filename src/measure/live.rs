@@ -22,7 +22,8 @@ const DEPTH: usize = 6;
 /// Rows of a recording beyond those that a drafter always verifies: with fewer it hardly drafts.
 const FEWEST_GUESSED: usize = 3;
 
-/// Which drafters that learn from the verifier are recorded. Every one decodes the prompts by itself, once for every shape.
+/// Which drafters that learn from the verifier are recorded. Every one decodes the prompts by itself, once for every
+/// shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Learners {
     /// None.

@@ -1,12 +1,12 @@
 //! Measuring and recording with the real thing: what the profiler asks for, over sessions and decoders.
 //!
-//! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip with
-//! trimmed heads, of drafters that learn from the verifier and at other temperatures too, and trains on it what tells how deep to
-//! draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in files.
-//! [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to retrieve from.
-//! [`kernel_report`] takes forwards apart, op by op, with what bounds them on this machine, and [`tuned_report`] compares
-//! them with the tunings of a plan. Nothing here decides:
-//! planning begins in [`planner`](crate::planner), and the profile keeps raw numbers.
+//! [`profile`] measures latencies of every planned width, records acceptance on the calibration prompts, of layer skip
+//! with trimmed heads, of drafters that learn from the verifier and at other temperatures too, and trains on it what
+//! tells how deep to draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in
+//! files. [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to
+//! retrieve from. [`kernel_report`] takes forwards apart, op by op, with what bounds them on this machine, and
+//! [`tuned_report`] compares them with the tunings of a plan. Nothing here decides: planning begins in
+//! [`planner`](crate::planner), and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
 mod calibration;

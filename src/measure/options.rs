@@ -43,7 +43,8 @@ pub struct ProfileOptions {
     pub drafters: Vec<String>,
     /// Corpus store that `retrieval` and `prior` draft from; without one neither is measured.
     pub store: Option<PathBuf>,
-    /// Models that draft, each of the verifier's vocabulary or for its hidden rows; without one drafter `model` is not measured.
+    /// Models that draft, each of the verifier's vocabulary or for its hidden rows; without one drafter `model` is not
+    /// measured.
     pub draft_models: Vec<PathBuf>,
     /// Calibration prompts.
     pub prompts: Vec<CalibrationPrompt>,
@@ -51,30 +52,31 @@ pub struct ProfileOptions {
     pub calibration: String,
     /// Numbers of tokens that trimmed heads keep, where that is less than half of the vocabulary.
     pub head_sizes: Vec<usize>,
-    /// Temperatures above 0 that requests are recorded at too, ascending; every one has a share of the time for acceptance.
+    /// Temperatures above 0 that requests are recorded at too, ascending; every one has a share of the time for
+    /// acceptance.
     pub temperatures: Vec<f32>,
     /// Which drafters that learn from the verifier are recorded.
     pub learners: Learners,
     /// Which substitutes are measured where weights are streamed.
     pub substitutes: Substitutes,
-    /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one for steps of
-    /// requests that have grown so long.
+    /// Committed tokens at which latencies are measured: the first for the steps that were recorded, every further one
+    /// for steps of requests that have grown so long.
     pub contexts: Vec<usize>,
     /// Whether networks that predict depths are trained.
     pub predictors: bool,
-    /// Most tokens recorded per prompt: the longer answers are, the more of them repeats what was said. Half as many where few prompts could be
-    /// recorded otherwise.
+    /// Most tokens recorded per prompt: the longer answers are, the more of them repeats what was said. Half as many
+    /// where few prompts could be recorded otherwise.
     pub tokens: usize,
-    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and of the rest five eighths for acceptance
-    /// and at most half for latencies. Where weights are streamed at most 0.3 of it for latencies, which are measured first, and what they leave for
-    /// acceptance.
+    /// Time for everything: a fifth of it at most for tunings, a twentieth for depth predictors, and of the rest five
+    /// eighths for acceptance and at most half for latencies. Where weights are streamed at most 0.3 of it for
+    /// latencies, which are measured first, and what they leave for acceptance.
     pub budget: Duration,
     /// Whether worker threads are bound to processors.
     pub pinning: Pinning,
     /// Bytes that may be allocated: substitutes that do not fit are left out. No limit if `None`.
     pub memory_limit: Option<usize>,
-    /// Whether an emulated device may be measured, too, to rehearse what is done with a GPU. Every cell has one sample then; the times mean
-    /// nothing, and the profile is of that device alone.
+    /// Whether an emulated device may be measured, too, to rehearse what is done with a GPU. Every cell has one sample
+    /// then; the times mean nothing, and the profile is of that device alone.
     pub is_rehearsal: bool,
     /// What says when measuring began.
     pub clock: fn() -> UnixTime,
@@ -113,9 +115,9 @@ impl ProfileOptions {
         }
     }
 
-    /// What is measured of a model on its first use, within `budget` or [`first_use_budget`](Self::first_use_budget): no
-    /// trimmed heads and of drafters that learn the mixtures alone, as the cells of the heads would take a fourth of the
-    /// time. Where weights are streamed the closest substitute alone, or that of the division, for greedy requests.
+    /// What is measured of a model on its first use, within `budget` or [`first_use_budget`](Self::first_use_budget):
+    /// no trimmed heads and of drafters that learn the mixtures alone, as the cells of the heads would take a fourth of
+    /// the time. Where weights are streamed the closest substitute alone, or that of the division, for greedy requests.
     pub fn of_first_use(loaded: &Loaded, budget: Option<Duration>, division: Option<FirstDivision>) -> Self {
         let options = Self::new(budget.unwrap_or(Self::first_use_budget(loaded)));
         if loaded.set().graph().streams() {
@@ -138,8 +140,8 @@ impl ProfileOptions {
         Self::new(budget.unwrap_or(STREAMED_REFINEMENT)).of_streamed(division)
     }
 
-    /// What is measured of a model whose weights are streamed: what learns from the verifier has to decode all prompts by
-    /// itself, and so have networks that choose depths to be trained on more steps than there is time for.
+    /// What is measured of a model whose weights are streamed: what learns from the verifier has to decode all prompts
+    /// by itself, and so have networks that choose depths to be trained on more steps than there is time for.
     fn of_streamed(self, division: Option<FirstDivision>) -> Self {
         let substitutes = match division {
             Some(division) => Substitutes::Of(division.substitute_bits()),

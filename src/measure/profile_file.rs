@@ -12,7 +12,8 @@ mod columns;
 #[cfg(test)]
 mod tests;
 
-/// The version of the format this build reads and writes; it changes with every field of [`Profile`] and with the layout of the columns.
+/// The version of the format this build reads and writes; it changes with every field of [`Profile`] and with the
+/// layout of the columns.
 pub const PROFILE_FORMAT: u32 = 4;
 
 const SEAL: Seal = Seal { magic: b"YGGPROF\0", format: PROFILE_FORMAT, most_payload_bytes: 256 << 20 };

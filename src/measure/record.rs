@@ -39,23 +39,27 @@ use super::{
 const TRACE_DEPTH: usize = 6;
 /// Prompts that answers are shortened for: as few as these tell drafters apart.
 const FEWEST_PROMPTS: u32 = 24;
-/// The share of requests in the time for greedy acceptance, where trees are recorded along them: what replays drafters without a model should be
-/// of many prompts, with answers long enough to repeat themselves, and what other drafters gain on all of them follows from few.
+/// The share of requests in the time for greedy acceptance, where trees are recorded along them: what replays drafters
+/// without a model should be of many prompts, with answers long enough to repeat themselves, and what other drafters
+/// gain on all of them follows from few.
 const REQUESTS_SHARE: f64 = 0.7;
-/// Steps of drafters that run a model that are recorded along greedy answers, of all these drafters together: more make a profile larger and
-/// predictions hardly surer, for prompts differ more than places.
+/// Steps of drafters that run a model that are recorded along greedy answers, of all these drafters together: more make
+/// a profile larger and predictions hardly surer, for prompts differ more than places.
 const MOST_STEPS: usize = 640;
-/// The share of acceptance in the time for latencies and acceptance: sampling prompts is what predictions are least sure of.
+/// The share of acceptance in the time for latencies and acceptance: sampling prompts is what predictions are least
+/// sure of.
 const ACCEPTANCE_SHARE: f64 = 0.625;
-/// The share of latencies, at most, in the time for latencies and acceptance where weights are streamed. They are measured first, since they say how
-/// deep trees are worth recording.
+/// The share of latencies, at most, in the time for latencies and acceptance where weights are streamed. They are
+/// measured first, since they say how deep trees are worth recording.
 pub(super) const STREAMED_LATENCIES_SHARE: f64 = 0.3;
-/// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at least.
+/// The part of the time for latencies and acceptance in which drafters that learn from the verifier are recorded at
+/// least.
 const LIVE_PART: u32 = 5;
 
 /// Measures latencies and records traces. `loaded` must have been opened with [`ProfileOptions::WIDTHS`]; the widths it
-/// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have no latencies,
-/// and a plan says that it lacks them; where it is shorter still, wide forwards and longer contexts have none.
+/// has are those that are measured. Where the budget is too short for them all, the last drafters that run a model have
+/// no latencies, and a plan says that it lacks them; where it is shorter still, wide forwards and longer contexts have
+/// none.
 ///
 /// # Errors
 /// [`Error`] when a drafter cannot be made, the prompts do not fit or the budget is too small for a single round.
@@ -98,7 +102,8 @@ pub fn profile(
         None => rest.mul_f64(ACCEPTANCE_SHARE),
     };
     let warm = WarmTime::share(for_acceptance.saturating_sub(for_live), &options.temperatures)?;
-    // Compared with a reading a whole head takes little, and what one draft cannot name costs a share of the next reading.
+    // Compared with a reading a whole head takes little, and what one draft cannot name costs a share of the next
+    // reading.
     let head_sizes = if streams { &[][..] } else { &options.head_sizes };
     let pace = measured.as_deref().and_then(|measured| pace(measured, &of_first, widest));
     let answering = pace.as_ref().map(Pace::answering);
@@ -220,8 +225,8 @@ fn recorded_shape(widest: usize) -> StepShape {
     }
 }
 
-/// Records every drafter that learns from the verifier in each of its shapes, and at temperatures above 0 those that share a tree, within
-/// `budget`. Their answers are half as long, and have half the time.
+/// Records every drafter that learns from the verifier in each of its shapes, and at temperatures above 0 those that
+/// share a tree, within `budget`. Their answers are half as long, and have half the time.
 fn record_learners(
     loaded: &Loaded,
     (drafters, learners): (&[(DrafterName, DrafterKind)], Learners),
@@ -249,8 +254,8 @@ fn record_learners(
     Ok(traces)
 }
 
-/// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context reaches with
-/// `widest` rows after them.
+/// The committed lengths that latencies are measured at, ascending: those asked for, as far as the model's context
+/// reaches with `widest` rows after them.
 fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize>, Error> {
     let most = loaded.set().model_context().saturating_sub(widest + 3).max(1);
     let contexts: BTreeSet<usize> = asked.iter().map(|context| (*context).clamp(1, most)).collect();
@@ -304,8 +309,8 @@ struct Acceptance {
     predictors: Vec<DepthPredictor>,
 }
 
-/// Records the requests and every drafter that runs a model, and trains a depth predictor for each; the drafters share the
-/// time for that evenly.
+/// Records the requests and every drafter that runs a model, and trains a depth predictor for each; the drafters share
+/// the time for that evenly.
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],

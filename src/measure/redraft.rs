@@ -1,14 +1,16 @@
-//! Recording a drafter along answers that are known: it drafts at every place of them, and nothing needs to be verified.
+//! Recording a drafter along answers that are known: it drafts at every place of them, and nothing needs to be
+//! verified.
 //!
 //! What the verifier says to a drafted tree is how the recorded answer goes on, since every recorded output is plain
-//! decoding's. So no wide forward verifies, all drafters are recorded on the same texts, and a shape that accepts less than the
-//! recorded one finds its next tree where it would stand itself. The judge, in `tests/it/trimming.rs`, takes every recorded step
-//! with a decoder that verifies.
+//! decoding's. So no wide forward verifies, all drafters are recorded on the same texts, and a shape that accepts less
+//! than the recorded one finds its next tree where it would stand itself. The judge, in `tests/it/trimming.rs`, takes
+//! every recorded step with a decoder that verifies.
 //!
-//! Prompts differ more than the places of an answer, so of each answer a few places in a row are recorded, of the next answer the places
-//! after as many.
+//! Prompts differ more than the places of an answer, so of each answer a few places in a row are recorded, of the next
+//! answer the places after as many.
 //!
-//! With every step there stays in memory what a depth network would have seen before it: too much for a profile to keep.
+//! With every step there stays in memory what a depth network would have seen before it: too much for a profile to
+//! keep.
 
 use std::{
     ops::{Range, RangeInclusive},
@@ -29,12 +31,12 @@ use crate::{
 
 use super::trace_options::TraceOptions;
 
-/// Places of an answer that are recorded: the most where answers are few, the fewest where there are steps enough without. Reading an answer
-/// to there takes about as long as the fewest do.
+/// Places of an answer that are recorded: the most where answers are few, the fewest where there are steps enough
+/// without. Reading an answer to there takes about as long as the fewest do.
 const PLACES: RangeInclusive<usize> = 8..=16;
 
-/// Temperature of the values by which recorded trees of a substitute grow along greedy answers. Sharper ones follow from it as far as the trees
-/// reach, softer ones do not.
+/// Temperature of the values by which recorded trees of a substitute grow along greedy answers. Sharper ones follow
+/// from it as far as the trees reach, softer ones do not.
 const SUBSTITUTE_TEMPERATURE: f32 = 0.7;
 
 /// Temperature of the values by which recorded trees grow along answers that were drawn. A drafter that knows the noise
@@ -87,12 +89,13 @@ struct Drafting {
     depth: usize,
     /// The noise that decided the answer, if any did.
     coupling: Option<Coupling>,
-    /// Whether places of a text may be come to from its end: drafters with a cache of their own read a text forwards. A text is read in few forwards
-    /// then, where weights are streamed each a reading.
+    /// Whether places of a text may be come to from its end: drafters with a cache of their own read a text forwards. A
+    /// text is read in few forwards then, where weights are streamed each a reading.
     rewinds: bool,
 }
 
-/// Records the widest trees of a model drafter along `answers`, in order, until the time is over or there are enough steps; a part of the first in any case.
+/// Records the widest trees of a model drafter along `answers`, in order, until the time is over or there are enough
+/// steps; a part of the first in any case.
 ///
 /// # Panics
 /// If the drafter runs no model.
@@ -172,7 +175,8 @@ pub(super) fn trace_of(
 type RecordedAnswer = (Vec<StepTrace>, Vec<Vec<f32>>);
 
 impl Drafting {
-    /// Steps of one answer at so many `places`, after its token number `first` and those that follow, as far as it tells how they end.
+    /// Steps of one answer at so many `places`, after its token number `first` and those that follow, as far as it
+    /// tells how they end.
     fn answer(
         &mut self,
         TokenTrace { kind: _, temperature, seed, prompt, output }: &TokenTrace,
@@ -236,7 +240,8 @@ impl Drafting {
         Ok((steps, features))
     }
 
-    /// Commits a text up to the last of its places, all of them in few forwards, and gives what the depth predictor sees before each.
+    /// Commits a text up to the last of its places, all of them in few forwards, and gives what the depth predictor
+    /// sees before each.
     fn read(&mut self, text: &[u32], places: Range<usize>) -> Result<Vec<Vec<f32>>, Error> {
         let mut features = Vec::with_capacity(places.len());
         self.session.restart(&text[..places.start - 1])?;

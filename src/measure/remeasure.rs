@@ -16,8 +16,8 @@ use super::{latencies::grid_error, options::ProfileOptions, progress::Progress, 
 /// Which latencies are measured again, and how long.
 #[derive(Clone, Debug)]
 pub struct RemeasureOptions {
-    /// The cells, those of any of these selections. Cells that the planner compares are best measured together: a machine
-    /// drifts.
+    /// The cells, those of any of these selections. Cells that the planner compares are best measured together: a
+    /// machine drifts.
     pub cells: Vec<CellSelection>,
     /// Time for everything.
     pub budget: Duration,
@@ -27,13 +27,13 @@ pub struct RemeasureOptions {
     pub is_rehearsal: bool,
 }
 
-/// Replaces the samples of the cells by new ones, taken under the tunings of the profile. `loaded` must be what the profile was
-/// measured with, opened with [`ProfileOptions::WIDTHS`](super::ProfileOptions::WIDTHS). Returns the profile and how many cells
-/// were measured: none where the noisy ones are selected and none is.
+/// Replaces the samples of the cells by new ones, taken under the tunings of the profile. `loaded` must be what the
+/// profile was measured with, opened with [`ProfileOptions::WIDTHS`](super::ProfileOptions::WIDTHS). Returns the
+/// profile and how many cells were measured: none where the noisy ones are selected and none is.
 ///
 /// # Errors
-/// [`Error`] of kind `Input` if the profile is of another machine, model or build, no cell is selected, or the budget is too
-/// small for a single round.
+/// [`Error`] of kind `Input` if the profile is of another machine, model or build, no cell is selected, or the budget
+/// is too small for a single round.
 pub fn remeasure(
     loaded: &Loaded,
     mut profile: Profile,
@@ -84,7 +84,8 @@ pub fn remeasure(
     Ok((profile, cells.len()))
 }
 
-/// The cells of the profile that any of the selections picks, in its order; none where it is quiet and noisy ones are asked for.
+/// The cells of the profile that any of the selections picks, in its order; none where it is quiet and noisy ones are
+/// asked for.
 fn selected(profile: &Profile, selections: &[CellSelection]) -> Result<Vec<Cell>, Error> {
     let table = profile.table().map_err(|e| Error::input(e.to_string()))?;
     let cells: Vec<Cell> = profile.measurements.iter().map(|measured| measured.cell.clone()).collect();

@@ -1,8 +1,9 @@
-//! Recording where weights are streamed: what the forwards take says how deep trees are worth recording and how long answers may be.
+//! Recording where weights are streamed: what the forwards take says how deep trees are worth recording and how long
+//! answers may be.
 //!
-//! A forward of the model waits for a disk or a bus, so few tokens come in a budget of time by plain decoding. The drafter that streams nothing
-//! drafts while prompts are answered, and its own trees are recorded meanwhile: the answers are the same, each step gives several
-//! tokens, and nothing is drafted that is not used.
+//! A forward of the model waits for a disk or a bus, so few tokens come in a budget of time by plain decoding. The
+//! drafter that streams nothing drafts while prompts are answered, and its own trees are recorded meanwhile: the
+//! answers are the same, each step gives several tokens, and nothing is drafted that is not used.
 
 use std::time::Duration;
 
@@ -17,11 +18,12 @@ const DEPTHS: std::ops::RangeInclusive<usize> = 4..=15;
 /// Nodes of a growth, the most wanted first, and how much longer than a growth of one node one of so many may take.
 const GROWTHS: [usize; 3] = [4, 2, 1];
 const MOST_OF_A_GROWTH: f64 = 1.5;
-/// Rows of a tree that are verified while prompts are answered, and how much longer than a plain forward that may take: it is read anyway.
+/// Rows of a tree that are verified while prompts are answered, and how much longer than a plain forward that may take:
+/// it is read anyway.
 const ROWS: [usize; 4] = [16, 12, 8, 4];
 const MOST_OF_A_FORWARD: f64 = 1.3;
-/// Prompts that answers are shortened for. Prompts differ more than the places of an answer, and what is expected of fewer is in doubt by a fourth
-/// and more.
+/// Prompts that answers are shortened for. Prompts differ more than the places of an answer, and what is expected of
+/// fewer is in doubt by a fourth and more.
 const FEWEST_PROMPTS: f64 = 8.0;
 /// Forwards of reading a prompt, as many chunks as calibration prompts have on the whole.
 const READINGS: f64 = 3.0;
@@ -39,8 +41,8 @@ pub(super) struct Pace<'a> {
     step_us: f64,
 }
 
-/// The pace of the first drafter that streams nothing, by what was `measured` of it and of the model; `None` if there is none, or too little was
-/// measured.
+/// The pace of the first drafter that streams nothing, by what was `measured` of it and of the model; `None` if there
+/// is none, or too little was measured.
 pub(super) fn pace<'a>(
     measured: &[CellSamples],
     drafters: &'a [(DrafterName, DrafterKind)],
@@ -93,8 +95,8 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Most tokens of an answer, `most` at most, so that the fewest prompts are answered within `budget`, if a step gives half of what it drafts; of
-    /// two steps in any case.
+    /// Most tokens of an answer, `most` at most, so that the fewest prompts are answered within `budget`, if a step
+    /// gives half of what it drafts; of two steps in any case.
     pub(super) fn tokens(&self, budget: Duration, most: usize) -> usize {
         let for_each_us = budget.as_secs_f64() * 1e6 / FEWEST_PROMPTS - READINGS * self.forward_us;
         let tokens = for_each_us.max(0.0) / self.step_us * (self.depth + 1) as f64 / 2.0;

@@ -1,4 +1,5 @@
-//! The profiler's subject: runs one stage of a step at a width and a context length, with the code that serves requests.
+//! The profiler's subject: runs one stage of a step at a width and a context length, with the code that serves
+//! requests.
 
 use std::{
     collections::BTreeMap,
@@ -298,7 +299,8 @@ impl StepSubject {
         Ok(start.elapsed())
     }
 
-    /// A verification of a planted tree, and at the same time a drafter model's forward of as many of its nodes as a growth has at most.
+    /// A verification of a planted tree, and at the same time a drafter model's forward of as many of its nodes as a
+    /// growth has at most.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn verification_with_tail(
         &mut self,
@@ -330,7 +332,8 @@ impl StepSubject {
         Ok(took)
     }
 
-    /// Runs a verification before the head of a drafter with weights of its own, which leaves its weights in the caches as a step does.
+    /// Runs a verification before the head of a drafter with weights of its own, which leaves its weights in the caches
+    /// as a step does.
     fn bring_verifier(&mut self, name: &DrafterName, context: usize) -> Result<(), Error> {
         if self.measured(name).kind.keeps_a_cache() {
             self.step(1, context, StepStage::Verify)?;
@@ -362,7 +365,8 @@ impl StepSubject {
         Ok(took)
     }
 
-    /// Such a phase of [`GROWTHS`], and the verification of `rows` of its tree's best nodes, for which the host waits together.
+    /// Such a phase of [`GROWTHS`], and the verification of `rows` of its tree's best nodes, for which the host waits
+    /// together.
     #[allow(clippy::disallowed_methods, reason = "measuring is what this room is for")]
     fn grown_verification(
         &mut self,

@@ -1,5 +1,6 @@
-//! Recording requests: the calibration prompts and the answers of plain decoding. Drafters are recorded along these answers, or, where weights are
-//! streamed, one of them while it drafts for them: the tokens are the same, and come sooner.
+//! Recording requests: the calibration prompts and the answers of plain decoding. Drafters are recorded along these
+//! answers, or, where weights are streamed, one of them while it drafts for them: the tokens are the same, and come
+//! sooner.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,8 @@ pub(super) struct Answers {
     pub(super) drafted: Option<Redrafted>,
 }
 
-/// Most tokens of an answer: all that are wanted, or half where `fewest` prompts that take as long as the first would not be recorded in time.
+/// Most tokens of an answer: all that are wanted, or half where `fewest` prompts that take as long as the first would
+/// not be recorded in time.
 fn answer_tokens(wanted: usize, first: Duration, fewest: u32, budget: Duration) -> usize {
     if first.saturating_mul(fewest) > budget { wanted.div_ceil(2) } else { wanted }
 }
@@ -124,8 +126,8 @@ impl<'a> Answerer<'a> {
         Ok(Self { loaded, options, decoder, shape, context, prompts, features, steps })
     }
 
-    /// At least so many tokens of the answer to a prompt, the place of which is its seed, unless it ends or the time is over, which lets its first
-    /// token be followed; `None` if the time is over before that.
+    /// At least so many tokens of the answer to a prompt, the place of which is its seed, unless it ends or the time is
+    /// over, which lets its first token be followed; `None` if the time is over before that.
     fn answer(
         &mut self,
         (place, ids): (usize, &[u32]),

@@ -20,13 +20,13 @@ pub(super) struct TraceOptions<'a> {
     pub(super) shape: StepShape,
     /// Most tokens per prompt.
     pub(super) tokens: usize,
-    /// Prompts that count for more than long answers: where the time would be over before so many, as the first one tells, answers have half as
-    /// many tokens. With 0 they never have.
+    /// Prompts that count for more than long answers: where the time would be over before so many, as the first one
+    /// tells, answers have half as many tokens. With 0 they never have.
     pub(super) fewest_prompts: u32,
     /// Temperature of the requests.
     pub(super) temperature: f32,
-    /// No prompt but the first is begun after this time, and no token but the first of an answer. The first is read in twice the time, or
-    /// not at all.
+    /// No prompt but the first is begun after this time, and no token but the first of an answer. The first is read in
+    /// twice the time, or not at all.
     pub(super) budget: Duration,
     /// No answer is drafted along that begins after so many recorded steps of a drafter.
     pub(super) most_steps: usize,

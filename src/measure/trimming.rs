@@ -11,8 +11,8 @@ use crate::{
 
 use super::calibration::CalibrationPrompt;
 
-/// The drafters of `whole` that run a model, each with trimmed heads of the given numbers of tokens, named after them. A head
-/// that would keep half of the vocabulary or more is left out: it would save little.
+/// The drafters of `whole` that run a model, each with trimmed heads of the given numbers of tokens, named after them.
+/// A head that would keep half of the vocabulary or more is left out: it would save little.
 ///
 /// # Errors
 /// [`Error`] of kind `Input` if a prompt cannot be laid out.
@@ -54,10 +54,12 @@ fn sizes_below_half(sizes: &[usize], vocabulary: usize) -> Vec<usize> {
     sizes
 }
 
-/// All token ids, those most worth keeping first: `always`, then by the number of texts that hold the token, then by id.
+/// All token ids, those most worth keeping first: `always`, then by the number of texts that hold the token, then by
+/// id.
 ///
-/// A token of a single text counts as one of none: it is the same texts that say how well a head drafts, and what only one
-/// of them knows would be kept for it alone. Lower ids come first because vocabularies of merges number frequent merges first.
+/// A token of a single text counts as one of none: it is the same texts that say how well a head drafts, and what only
+/// one of them knows would be kept for it alone. Lower ids come first because vocabularies of merges number frequent
+/// merges first.
 fn ranked_tokens(texts: &[Vec<u32>], always: &[u32], vocabulary: usize) -> Vec<u32> {
     let mut others = vec![0_usize; vocabulary];
     let mut last_seen = vec![None; vocabulary];

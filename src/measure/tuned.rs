@@ -1,4 +1,5 @@
-//! What the tunings of a plan gain: forwards that choose greedily, with the default and with the plan's choices, in turn, whole and op by op.
+//! What the tunings of a plan gain: forwards that choose greedily, with the default and with the plan's choices, in
+//! turn, whole and op by op.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! What tells how much a machine changes while it is profiled: a few verifications over and over, from before anything is recorded to the end.
+//! What tells how much a machine changes while it is profiled: a few verifications over and over, from before anything
+//! is recorded to the end.
 use std::time::{Duration, Instant};
 
 use ygg_profiler::{Cell, CellSamples, GridError, GridSettings, Stage, Subject, Wanted, measure_grid};
@@ -10,12 +11,14 @@ use crate::{
 
 use super::{latencies::grid_error, options::ProfileOptions, progress::Progress, subject::StepSubject};
 
-/// Rows of the verifications, the most useful first: one, and several that cost as much more as several rows do on this machine now.
+/// Rows of the verifications, the most useful first: one, and several that cost as much more as several rows do on this
+/// machine now.
 const ROWS: [usize; 2] = [1, 4];
 const SPARE: [usize; 6] = [8, 2, 16, 3, 6, 12];
 /// The part of the time for everything that the first visit may take; those who come late find fewer widths.
 const FIRST_PART: u32 = 24;
-/// The part of the time between two visits that the latter takes at most, and the most visits in the time for everything.
+/// The part of the time between two visits that the latter takes at most, and the most visits in the time for
+/// everything.
 const PART: u32 = 20;
 const MOST: u32 = 60;
 
@@ -34,8 +37,8 @@ pub(super) struct Visits<S = StepSubject> {
 }
 
 impl Visits {
-    /// Begins with a visit, after `text` repeated to `context` tokens. `None` where the machine is too slow for verifications of one row and
-    /// of several within their part of the budget.
+    /// Begins with a visit, after `text` repeated to `context` tokens. `None` where the machine is too slow for
+    /// verifications of one row and of several within their part of the budget.
     ///
     /// # Errors
     /// [`Error`] if a session cannot be opened or a forward fails.

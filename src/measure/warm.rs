@@ -1,7 +1,8 @@
-//! Recording requests of temperatures above 0, which take tokens that greedy ones do not, and all drafters along their answers.
+//! Recording requests of temperatures above 0, which take tokens that greedy ones do not, and all drafters along their
+//! answers.
 //!
-//! At every temperature, acceptance is decided by the sampler (Leviathan et al., ICML 2023, with the sampler-match rule), so the answer
-//! that plain decoding draws with a seed is what would accept or refuse a drafted tree.
+//! At every temperature, acceptance is decided by the sampler (Leviathan et al., ICML 2023, with the sampler-match
+//! rule), so the answer that plain decoding draws with a seed is what would accept or refuse a drafted tree.
 
 use std::time::Duration;
 
@@ -56,8 +57,9 @@ impl WarmTime {
     }
 }
 
-/// Records requests of the options' temperature, each with a seed of its own and the answer of plain decoding, then along the answers every drafter
-/// that runs a model and did not draft meanwhile. The options' budget is for all of it, their tokens are those of a greedy answer.
+/// Records requests of the options' temperature, each with a seed of its own and the answer of plain decoding, then
+/// along the answers every drafter that runs a model and did not draft meanwhile. The options' budget is for all of it,
+/// their tokens are those of a greedy answer.
 pub(super) fn record_warm(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
@@ -82,8 +84,8 @@ pub(super) fn record_warm(
     Ok((traces, requests))
 }
 
-/// Most tokens of an answer above temperature 0, given the options of greedy ones. A step that may go on past the answer is not recorded,
-/// so an answer is longer than a step.
+/// Most tokens of an answer above temperature 0, given the options of greedy ones. A step that may go on past the
+/// answer is not recorded, so an answer is longer than a step.
 pub(super) fn warm_tokens(options: &TraceOptions<'_>) -> usize {
     (options.tokens / TOKENS_PART).max(2 * (options.shape.depth + 1)).min(options.tokens)
 }

@@ -1,8 +1,9 @@
 //! Bands: the parts of a plan for requests of one temperature each.
 //!
-//! Acceptance depends on the temperature: at a high one unlikely tokens are drawn, which drafters do not predict. So requests are recorded
-//! at several temperatures (as in the evaluation of Yggdrasil, NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), each gets a plan of its
-//! own, and a request uses the part whose temperature is nearest to its own.
+//! Acceptance depends on the temperature: at a high one unlikely tokens are drawn, which drafters do not predict. So
+//! requests are recorded at several temperatures (as in the evaluation of Yggdrasil, NeurIPS 2025,
+//! <https://arxiv.org/abs/2512.23858>), each gets a plan of its own, and a request uses the part whose temperature is
+//! nearest to its own.
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterName, LatencyTable};
 

@@ -26,8 +26,8 @@ pub struct Calibration {
     pub held_out: Option<HeldOut>,
 }
 
-/// Expected calibration error on held-out nodes: the mean over ten intervals of predicted probability, weighted by nodes, of
-/// the difference between the mean prediction and the share accepted.
+/// Expected calibration error on held-out nodes: the mean over ten intervals of predicted probability, weighted by
+/// nodes, of the difference between the mean prediction and the share accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     /// Nodes judged.

@@ -1,7 +1,7 @@
 //! How the steps of a sub-plan go within one range of contexts.
 //!
-//! Over a longer context attention costs more: by forward, which rows share, and by row, which they do not. So the depth and the rows
-//! that pay change while a request grows, and with them whether drafting pays at all.
+//! Over a longer context attention costs more: by forward, which rows share, and by row, which they do not. So the
+//! depth and the rows that pay change while a request grows, and with them whether drafting pays at all.
 use serde::{Deserialize, Serialize};
 
 use super::{DepthChoice, Prediction, RowChoice, Unseen};

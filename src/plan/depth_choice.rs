@@ -41,8 +41,8 @@ pub enum DepthChoice {
 /// The depths that a step may choose among.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DepthCosts {
-    /// For d = 1, 2, ..., Dd: the acceptance of this shape to depth d, as a share of the acceptance of the widest recorded tree, which
-    /// is what predictors are trained on.
+    /// For d = 1, 2, ..., Dd: the acceptance of this shape to depth d, as a share of the acceptance of the widest
+    /// recorded tree, which is what predictors are trained on.
     pub reach: Vec<f64>,
     /// Ascending from depth 0 to Dd.
     pub costs: Vec<DepthCost>,

@@ -1,7 +1,7 @@
 //! The registry of drafters: every kind with its settings, and what other rooms ask of a kind.
 //!
-//! A kind is an entry of [`drafters!`], a file here for its settings and facts ([`DrafterSettings`]), and a file of its name in
-//! `speculate/drafter` that makes it.
+//! A kind is an entry of [`drafters!`], a file here for its settings and facts ([`DrafterSettings`]), and a file of its
+//! name in `speculate/drafter` that makes it.
 
 use serde::{Deserialize, Serialize};
 use ygg_profiler::{DrafterDescription, DrafterFile, DrafterName};
@@ -41,8 +41,8 @@ pub use substitute::SubstituteSettings;
 pub use suffix::SuffixSettings;
 pub use swift::SwiftSettings;
 
-/// Makes of the list of kinds, `Variant(Settings)` or `Variant = Settings` where a kind has nothing to set: the enum of kinds,
-/// that of their ids, and the match that gives the settings of a kind.
+/// Makes of the list of kinds, `Variant(Settings)` or `Variant = Settings` where a kind has nothing to set: the enum of
+/// kinds, that of their ids, and the match that gives the settings of a kind.
 macro_rules! drafters {
     ($d:tt $($(#[$doc:meta])* $variant:ident $(($settings:ident))? $(= $unit:ident)?,)+) => {
         /// A drafter, with its settings. The order of the kinds is part of the plan format.
@@ -166,8 +166,9 @@ impl DrafterId {
         DrafterKind::NAMES[self as usize]
     }
 
-    /// The kind that a name is of: its own, or that of a variant, which profiles call by the kind's name with digits or `_` and more after it
-    /// (`substitute4`, `lookup_short`, `layer_skip_v8192`). Whether a plan has the variant, the plan says.
+    /// The kind that a name is of: its own, or that of a variant, which profiles call by the kind's name with digits or
+    /// `_` and more after it (`substitute4`, `lookup_short`, `layer_skip_v8192`). Whether a plan has the variant, the
+    /// plan says.
     pub fn of_name(name: &str) -> Option<Self> {
         let is_variant = |rest: &str| {
             let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

@@ -68,7 +68,8 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// Whether the plan was made for another machine, model or build, which [`FittedPlan::forced`](super::FittedPlan::forced) overrides.
+    /// Whether the plan was made for another machine, model or build, which
+    /// [`FittedPlan::forced`](super::FittedPlan::forced) overrides.
     pub fn is_mismatch(&self) -> bool {
         match self {
             PlanError::Mismatch { .. } => true,

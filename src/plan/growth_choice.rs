@@ -1,5 +1,5 @@
-//! How the trees of a model drafter's steps grow: where the drafter's probabilities say, or as a template that is the same at
-//! every step.
+//! How the trees of a model drafter's steps grow: where the drafter's probabilities say, or as a template that is the
+//! same at every step.
 use serde::{Deserialize, Serialize};
 use ygg_profiler::named;
 
@@ -53,7 +53,8 @@ pub enum GrowthChoice {
     Kary(StaticTree),
 }
 
-/// A template with the widths that it is drafted at. A node without children is not forwarded, so growths differ in width.
+/// A template with the widths that it is drafted at. A node without children is not forwarded, so growths differ in
+/// width.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticTree {
     /// The shape of every tree.
@@ -90,7 +91,8 @@ impl GrowthChoice {
 }
 
 impl StaticTree {
-    /// The tree of a template, drafted at the smallest of `widths`, ascending, that hold its levels; `None` if none does.
+    /// The tree of a template, drafted at the smallest of `widths`, ascending, that hold its levels; `None` if none
+    /// does.
     pub fn new(template: Template, widths: &[u32]) -> Option<Self> {
         let fit = |rows: usize| widths.iter().copied().find(|width| *width as usize >= rows);
         let draft_widths = template.levels().iter().map(|level| fit(level.parents)).collect::<Option<_>>()?;
@@ -105,8 +107,8 @@ impl StaticTree {
         Shape { depth: count(levels.len()), draft_width: count(widest), verify_width }
     }
 
-    /// Checks that the tree is valid, is what `shape` says and is all verified, and needs no more than `top_k` candidates
-    /// of a node.
+    /// Checks that the tree is valid, is what `shape` says and is all verified, and needs no more than `top_k`
+    /// candidates of a node.
     pub(super) fn validate(&self, shape: &Shape, top_k: u32) -> Result<(), PlanError> {
         let StaticTree { template, draft_widths } = self;
         template.check().map_err(|error| PlanError::Invalid {

@@ -6,10 +6,11 @@ use super::{PlanError, check::ensure};
 /// Thresholds of the guard of a sub-plan's requests, in plain steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GuardLimits {
-    /// What a request may lose before it stops drafting. More where acceptance varies much from step to step: a request that pays would
-    /// else be stopped by chance.
+    /// What a request may lose before it stops drafting. More where acceptance varies much from step to step: a request
+    /// that pays would else be stopped by chance.
     pub may_lose: f64,
-    /// What drafting again costs after a pause, in addition to the step itself: a drafter with a cache of its own reads what it missed.
+    /// What drafting again costs after a pause, in addition to the step itself: a drafter with a cache of its own reads
+    /// what it missed.
     pub resume: f64,
 }
 

@@ -6,8 +6,8 @@
 //! ([`RowChoice`]). Decoders step by that description itself. [`write()`] and [`read()`] move plans through checked
 //! files; a [`FittedPlan`] is one whose fingerprints are those of the machine, model and build at hand.
 //!
-//! Invariant: a [`Plan`] that was read or made is valid ([`Plan::validate`]). What is decided while decoding is in `policy`; how a
-//! plan is found is in `planner`, which a program that only decodes does not link.
+//! Invariant: a [`Plan`] that was read or made is valid ([`Plan::validate`]). What is decided while decoding is in
+//! `policy`; how a plan is found is in `planner`, which a program that only decodes does not link.
 #![forbid(unsafe_code)]
 
 mod bands;

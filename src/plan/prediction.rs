@@ -74,7 +74,8 @@ pub struct Unseen {
     pub low: f64,
     /// and this.
     pub high: f64,
-    /// Recorded prompts that it rests on. One alone says nothing of others: the interval holds what is measured with noise.
+    /// Recorded prompts that it rests on. One alone says nothing of others: the interval holds what is measured with
+    /// noise.
     pub prompts: u32,
 }
 
@@ -103,7 +104,7 @@ pub struct Acceptance {
     pub steps: u64,
     /// Share of steps that accepted at least d drafted tokens, for d = 1, 2, ...
     pub by_depth: Vec<f64>,
-    /// Share of walked nodes where the verifier chose the drafter's r-th candidate, for r = 1, 2, ...; empty for drafters
-    /// that rank nothing. The first is the chain's alpha.
+    /// Share of walked nodes where the verifier chose the drafter's r-th candidate, for r = 1, 2, ...; empty for
+    /// drafters that rank nothing. The first is the chain's alpha.
     pub by_rank: Vec<f64>,
 }

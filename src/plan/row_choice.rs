@@ -9,8 +9,8 @@ use super::{Calibration, PlanError, check::ensure};
 pub enum RowRule {
     /// The widest planned: every step verifies all it may.
     Widest,
-    /// The width that maximises expected tokens minus `rate * time` ([`RowChoice::rate`]), so that all steps together emit the most
-    /// tokens per time.
+    /// The width that maximises expected tokens minus `rate * time` ([`RowChoice::rate`]), so that all steps together
+    /// emit the most tokens per time.
     BestRate,
 }
 

@@ -1,15 +1,16 @@
 //! The planner: from a profile to the plan that decides everything about speculation on one machine. Offline.
 //!
-//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`replay_free`], [`replay_live`]), prices
-//! every shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under every [`Schedule`](crate::plan::Schedule), by
-//! the [`Timeline`] of its [`StageGraph`]), keeps the best sub-plan of every drafter and plain decoding among them, once for every
-//! temperature that requests were recorded at, searches it again at every longer context that was measured
-//! ([`ContextRange`](crate::plan::ContextRange)), chooses the tuning of every linear ([`choose_tunings`]), and returns a
-//! [`Plan`](crate::plan::Plan). Where weights are streamed, [`make_plan_within`] divides memory, too. [`report`] shows plans, says why one is as it is, and in what two differ. [`compare`] searches what is
-//! planned only to compare with.
+//! The walk: [`make_plan`] replays the recorded acceptance for every shape ([`TreeReplay`], [`replay_free`],
+//! [`replay_live`]), prices every shape with the latency table ([`objective`], eq. 3 of Yggdrasil; for trees under
+//! every [`Schedule`](crate::plan::Schedule), by the [`Timeline`] of its [`StageGraph`]), keeps the best sub-plan of
+//! every drafter and plain decoding among them, once for every temperature that requests were recorded at, searches it
+//! again at every longer context that was measured ([`ContextRange`](crate::plan::ContextRange)), chooses the tuning of
+//! every linear ([`choose_tunings`]), and returns a [`Plan`](crate::plan::Plan). Where weights are streamed,
+//! [`make_plan_within`] divides memory, too. [`report`] shows plans, says why one is as it is, and in what two differ.
+//! [`compare`] searches what is planned only to compare with.
 //!
-//! Invariants: nothing is interpolated across widths; no plan is chosen that is predicted slower than plain decoding unless it was
-//! asked for by a [`Fix`].
+//! Invariants: nothing is interpolated across widths; no plan is chosen that is predicted slower than plain decoding
+//! unless it was asked for by a [`Fix`].
 #![forbid(unsafe_code)]
 
 pub mod compare;

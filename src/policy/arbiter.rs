@@ -1,8 +1,8 @@
 //! The arbiter's policy: what a drafter's values are worth now, where several drafters share the rows of a step. Pure.
 //!
-//! Drafters value their nodes by rules of their own, and a text suits one better than another. So each is trusted by what came of
-//! the nodes it proposed, verified or not: the tokens of the step tell. The same steps always give the same trust: no clock is
-//! asked.
+//! Drafters value their nodes by rules of their own, and a text suits one better than another. So each is trusted by
+//! what came of the nodes it proposed, verified or not: the tokens of the step tell. The same steps always give the
+//! same trust: no clock is asked.
 use super::NodeOutcome;
 
 /// Values of one range are judged together: half an octave each, and all smaller ones.
@@ -43,7 +43,8 @@ impl Account {
     }
 }
 
-/// What one drafter's values are worth: by what values of that size came to in the long run, and by how the drafter does lately.
+/// What one drafter's values are worth: by what values of that size came to in the long run, and by how the drafter
+/// does lately.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trust {
     ranges: [Account; RANGES],
@@ -56,8 +57,8 @@ impl Trust {
         Trust { ranges: [Account::new(PRIOR_OF_RANGE); RANGES], recent: Account::new(PRIOR_OF_RECENT) }
     }
 
-    /// The probability that a node is accepted to which the drafter gives `value`: 1 at most. A larger value may be worth less, if
-    /// values of its size came to less.
+    /// The probability that a node is accepted to which the drafter gives `value`: 1 at most. A larger value may be
+    /// worth less, if values of its size came to less.
     pub fn worth(&self, value: f32) -> f32 {
         ((self.in_the_long_run(value) * self.recent.share()) as f32).min(1.0)
     }
@@ -66,8 +67,8 @@ impl Trust {
         (f64::from(value) * self.ranges[range(value)].share()).min(1.0)
     }
 
-    /// Takes note of a step: of the values of a proposal's nodes and of their outcomes, both by id and with the root. A proposal of whose
-    /// nodes nothing is known changes nothing.
+    /// Takes note of a step: of the values of a proposal's nodes and of their outcomes, both by id and with the root. A
+    /// proposal of whose nodes nothing is known changes nothing.
     pub fn learn(&mut self, values: &[f32], outcomes: &[NodeOutcome]) {
         let mut by_range = [(0.0, 0.0); RANGES];
         let (mut promised, mut accepted) = (0.0, 0.0);

@@ -1,7 +1,7 @@
 //! Predicting how deep to draft while decoding: the depth network over storage reserved once.
 //!
-//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction: before a step drafts, a small network sees
-//! the last hidden row of the verify row that gave the bonus token, and that token's embedding.
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), depth prediction: before a step drafts, a small
+//! network sees the last hidden row of the verify row that gave the bonus token, and that token's embedding.
 use ygg_profiler::{DEEPEST, DepthNetwork, UNITS};
 
 /// Added to the mean square of a hidden row, so that a row of zeros stays one.
@@ -26,8 +26,8 @@ impl DepthScratch {
     }
 }
 
-/// Writes a hidden row `[D]` as networks see it: divided by its root mean square. What a final norm does beyond that (its
-/// gain) is undone by the standardisation of the inputs.
+/// Writes a hidden row `[D]` as networks see it: divided by its root mean square. What a final norm does beyond that
+/// (its gain) is undone by the standardisation of the inputs.
 ///
 /// # Panics
 /// If `out` has another length.

@@ -6,8 +6,8 @@
 use crate::plan::{DepthCost, DepthCosts};
 
 impl DepthCosts {
-    /// The depth to draft to, `most` at most, when P(accepted >= d) is `predicted[d - 1]`: the one with most expected tokens per
-    /// time, of equals the least.
+    /// The depth to draft to, `most` at most, when P(accepted >= d) is `predicted[d - 1]`: the one with most expected
+    /// tokens per time, of equals the least.
     ///
     /// # Panics
     /// If there is no depth.

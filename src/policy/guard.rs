@@ -1,9 +1,9 @@
 //! The guard: decides, per request, when drafting stops because it does not pay, and when it is tried again. Pure.
 //!
-//! A plan predicts a mean over its calibration prompts; a request may accept less. So every request has an account in plain
-//! steps: a step that drafts earns the tokens that it emits and pays what it costs, as the plan says or as
-//! [`StepCosts`](super::StepCosts) corrects it by the clock. The same steps at the same costs always decide the same, and a
-//! request that accepts nothing loses a known number of plain steps, whatever was predicted of it.
+//! A plan predicts a mean over its calibration prompts; a request may accept less. So every request has an account in
+//! plain steps: a step that drafts earns the tokens that it emits and pays what it costs, as the plan says or as
+//! [`StepCosts`](super::StepCosts) corrects it by the clock. The same steps at the same costs always decide the same,
+//! and a request that accepts nothing loses a known number of plain steps, whatever was predicted of it.
 use crate::plan::{GuardLimits, Prediction};
 
 /// Time constant of the account: an entry that is so many steps old counts 1/e. A loss of less than

@@ -1,13 +1,15 @@
 //! What is decided while decoding, as pure functions of what a plan says and what earlier steps did.
 //!
-//! [`reach_probabilities`] predicts how deep drafts are accepted, and [`DepthCosts::choose`](crate::plan::DepthCosts::choose) takes
-//! the depth; [`RowChoice::rows`](crate::plan::RowChoice::rows) chooses how many rows a step verifies, by values that a
-//! [`Calibration`](crate::plan::Calibration) turned into probabilities and at costs that [`StepCosts`] corrects by the clock;
-//! [`GuardState`] decides whether a request drafts at all, [`SharedTree`] which nodes of drafters that share a tree are
-//! verified, [`Trust`] what the values of each are worth, and [`SkipSearch`] which sub-layers a drafter leaves out. The
-//! decoder and the planner's replays ask the same functions.
+//! [`reach_probabilities`] predicts how deep drafts are accepted, and
+//! [`DepthCosts::choose`](crate::plan::DepthCosts::choose) takes the depth;
+//! [`RowChoice::rows`](crate::plan::RowChoice::rows) chooses how many rows a step verifies, by values that a
+//! [`Calibration`](crate::plan::Calibration) turned into probabilities and at costs that [`StepCosts`] corrects by the
+//! clock; [`GuardState`] decides whether a request drafts at all, [`SharedTree`] which nodes of drafters that share a
+//! tree are verified, [`Trust`] what the values of each are worth, and [`SkipSearch`] which sub-layers a drafter leaves
+//! out. The decoder and the planner's replays ask the same functions.
 //!
-//! Invariants: nothing here reads a clock, and nothing allocates once it is made. No token depends on what is decided here.
+//! Invariants: nothing here reads a clock, and nothing allocates once it is made. No token depends on what is decided
+//! here.
 #![forbid(unsafe_code)]
 
 mod arbiter;

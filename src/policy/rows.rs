@@ -1,8 +1,8 @@
 //! How many rows a step verifies: as many as planned, or as many as pay for themselves in the tree at hand.
 //!
-//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), verification-width pruning: once a tree is drafted, the
-//! best subtree of every planned width is known, and so is what a step of that width costs. The planner's replays and the
-//! decoder ask the same function, so a step is priced as it will be run.
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), verification-width pruning: once a tree is drafted,
+//! the best subtree of every planned width is known, and so is what a step of that width costs. The planner's replays
+//! and the decoder ask the same function, so a step is priced as it will be run.
 use crate::{
     plan::{RowChoice, RowRule},
     tree::{PruneScratch, TokenTree, best_width, expected_tokens},
@@ -31,8 +31,8 @@ impl RowScratch {
 }
 
 impl RowChoice {
-    /// Most rows of `tree` to verify, at costs as planned or corrected. A choice by rate leaves calibrated values in the
-    /// tree, for pruning to go by. What a step takes whatever it verifies decides nothing.
+    /// Most rows of `tree` to verify, at costs as planned or corrected. A choice by rate leaves calibrated values in
+    /// the tree, for pruning to go by. What a step takes whatever it verifies decides nothing.
     pub fn rows(&self, tree: &mut TokenTree, scratch: &mut RowScratch, costs: Option<&StepCosts>) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
@@ -47,8 +47,8 @@ impl RowChoice {
         }
     }
 
-    /// [`rows`](Self::rows), as planned, of a tree without pinned nodes whose best w nodes, by calibrated values not above their ancestors',
-    /// are expected to give `expected[w]` tokens, `[nodes + 1]`.
+    /// [`rows`](Self::rows), as planned, of a tree without pinned nodes whose best w nodes, by calibrated values not
+    /// above their ancestors', are expected to give `expected[w]` tokens, `[nodes + 1]`.
     pub fn rows_expecting(&self, expected: &[f64], scratch: &mut RowScratch) -> u32 {
         match self.rule {
             RowRule::Widest => self.widest(),
@@ -56,8 +56,8 @@ impl RowChoice {
         }
     }
 
-    /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them. Neither are those that
-    /// do not hold the pinned nodes, where another does: what those are worth, later steps tell.
+    /// Widths beyond the smallest that holds the whole tree are no candidates: no step would run at them. Neither are
+    /// those that do not hold the pinned nodes, where another does: what those are worth, later steps tell.
     fn best_rate(
         &self,
         expected: &[f64],
@@ -104,8 +104,8 @@ mod tests {
         tree
     }
 
-    /// The most tokens beyond what the time is worth, over every connected set of nodes that a planned width holds, by trying
-    /// all sets.
+    /// The most tokens beyond what the time is worth, over every connected set of nodes that a planned width holds, by
+    /// trying all sets.
     fn best_gain_of_all_subtrees(tree: &TokenTree, choice: &RowChoice) -> f64 {
         let value = |node: NodeId| {
             let path = tree.ancestors(node).map(|a| tree.value(a));

@@ -1,25 +1,26 @@
 //! Current costs of steps: the plan's times, corrected by the measured times of the steps that ran. Pure.
 //!
-//! A machine drifts after it was profiled, and not evenly: a plain step is bound by memory, which other programs share, a further
-//! row by arithmetic, which they do not. So a correction ratio goes with the time of a plain step, another with the time that a step
-//! is planned to take beyond that; and what further rows take where they were planned to take next to nothing is learned by itself, as a ratio
-//! of next to nothing says nothing. Plain steps tell the first from the last: [`wants_plain`](StepCosts::wants_plain) asks for one where none has
-//! run for long. Such a correction decides how many rows a step verifies and whether it drafts, never what the text is.
+//! A machine drifts after it was profiled, and not evenly: a plain step is bound by memory, which other programs share,
+//! a further row by arithmetic, which they do not. So a correction ratio goes with the time of a plain step, another
+//! with the time that a step is planned to take beyond that; and what further rows take where they were planned to take
+//! next to nothing is learned by itself, as a ratio of next to nothing says nothing. Plain steps tell the first from
+//! the last: [`wants_plain`](StepCosts::wants_plain) asks for one where none has run for long. Such a correction
+//! decides how many rows a step verifies and whether it drafts, never what the text is.
 
 /// Steps after which what was measured counts about a third.
 const MEMORY_STEPS: f64 = 16.0;
-/// A sample counts as at most so many times what was believed, and as no less than that part of it: the system interrupts
-/// steps.
+/// A sample counts as at most so many times what was believed, and as no less than that part of it: the system
+/// interrupts steps.
 const MOST_CHANGE: f64 = 2.0;
 /// Share of a plain step's time below which what a step takes beyond it is lost in the noise.
 const SEPARABLE: f64 = 0.05;
-/// Plain steps in a row after which what steps take beyond one is no longer known: it then returns to the plan's, and so is tried
-/// again.
+/// Plain steps in a row after which what steps take beyond one is no longer known: it then returns to the plan's, and
+/// so is tried again.
 const STALE_AFTER: u32 = 64;
 /// Share of the difference to the plan's that each further plain step forgets.
 const FORGOTTEN: f64 = 1.0 / 64.0;
-/// Steps of several rows after which a plain one is wanted: where steps emit two tokens that costs one token in 256. Sooner where these rows
-/// seem to take that share of a plain step more than planned: it may be the machine that does.
+/// Steps of several rows after which a plain one is wanted: where steps emit two tokens that costs one token in 256.
+/// Sooner where these rows seem to take that share of a plain step more than planned: it may be the machine that does.
 const PLAIN_EVERY: u32 = 128;
 const PLAIN_SOONER: u32 = 32;
 const SUSPICIOUS: f64 = 0.05;
@@ -87,13 +88,14 @@ impl StepCosts {
         }
     }
 
-    /// Whether so many steps of several rows have run since the last plain one that a slower machine cannot be told from dearer rows.
+    /// Whether so many steps of several rows have run since the last plain one that a slower machine cannot be told
+    /// from dearer rows.
     pub fn wants_plain(&self) -> bool {
         self.since_plain >= if self.further > SUSPICIOUS { PLAIN_SOONER } else { PLAIN_EVERY }
     }
 
-    /// The time of a step of `rows` rows and planned time `planned_us`, in microseconds of a machine whose plain step takes as long as
-    /// planned: to be compared with other steps' only.
+    /// The time of a step of `rows` rows and planned time `planned_us`, in microseconds of a machine whose plain step
+    /// takes as long as planned: to be compared with other steps' only.
     pub fn corrected_us(&self, rows: u32, planned_us: f64) -> f64 {
         let beyond_us = (planned_us - self.plain_us).max(0.0);
         planned_us.min(self.plain_us) + self.further_us(rows) + beyond_us * self.beyond / self.plain

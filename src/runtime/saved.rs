@@ -20,8 +20,8 @@ impl Session {
         self.cache_block_bytes + of_hidden
     }
 
-    /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept; none where
-    /// rows have a state, which is far larger than a block and is not kept at the ends of all.
+    /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept; none
+    /// where rows have a state, which is far larger than a block and is not kept at the ends of all.
     pub fn whole_blocks(&self) -> usize {
         if self.set.has_states() {
             return 0;

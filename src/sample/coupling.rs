@@ -40,13 +40,13 @@ impl Coupling {
         self.sampling.temperature
     }
 
-    /// Replaces the best candidates of a drafter for the token at `place`, the most probable first, by the `k` likeliest
-    /// winners under the noise, the likeliest first.
+    /// Replaces the best candidates of a drafter for the token at `place`, the most probable first, by the `k`
+    /// likeliest winners under the noise, the likeliest first.
     ///
     /// `log_prob` is of the drafter's distribution at the request's [`temperature`](Self::temperature), and becomes the
     /// logarithm of how likely the candidate wins: if the drafter's logits were off by Gumbel-distributed errors of
-    /// scale `t_d`, the *draft temperature*, that would be the softmax of `(logit + T g) / t_d`. At temperature 0 that is
-    /// what drafters of greedy requests rank by.
+    /// scale `t_d`, the *draft temperature*, that would be the softmax of `(logit + T g) / t_d`. At temperature 0 that
+    /// is what drafters of greedy requests rank by.
     pub fn rank(&self, place: usize, draft_temperature: f32, k: usize, candidates: &mut Vec<Candidate>) {
         self.filter(candidates);
         let key = NoiseKey::at(self.sampling.seed, place as u64);
@@ -73,8 +73,8 @@ impl Coupling {
         }
     }
 
-    /// Orders tokens with logits as the noise at `place` would choose among them, the winner first, and adds the noise to
-    /// their values. Those of negative infinity come last.
+    /// Orders tokens with logits as the noise at `place` would choose among them, the winner first, and adds the noise
+    /// to their values. Those of negative infinity come last.
     pub fn order(&self, place: usize, candidates: &mut [Candidate]) {
         let key = NoiseKey::at(self.sampling.seed, place as u64);
         for candidate in &mut *candidates {

@@ -8,9 +8,9 @@
 //! 3. *Top-p.* The shortest prefix of the survivors in rank order whose weight is at least `top_p` times theirs; the
 //!    whole is summed in id order, the prefix in rank order.
 //! 4. *Min-p.* Survivors with `w >= min_p`.
-//! 5. *Draw.* The survivor with the largest `(logit - max) / temperature + g`, the lowest id of equals, where `g` is the
-//!    Gumbel noise of seed, position and token ([`ygg_kernels::noise`]): a draw with the probabilities that the weights
-//!    have (Gumbel-max), and one that a drafter can foresee.
+//! 5. *Draw.* The survivor with the largest `(logit - max) / temperature + g`, the lowest id of equals, where `g` is
+//!    the Gumbel noise of seed, position and token ([`ygg_kernels::noise`]): a draw with the probabilities that the
+//!    weights have (Gumbel-max), and one that a drafter can foresee.
 //!
 //! All sums are sequential f64. The tests hold the code below to a version that sorts the whole vocabulary.
 

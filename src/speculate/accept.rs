@@ -44,11 +44,11 @@ impl Walk {
     }
 
     /// Walks from the root: at each node the verifier says its own token for the next position; a verified child that
-    /// carries it is accepted and walked to; otherwise it is the bonus token. Exact for any tree (sampler-match): what is
-    /// emitted does not depend on what was drafted.
+    /// carries it is accepted and walked to; otherwise it is the bonus token. Exact for any tree (sampler-match): what
+    /// is emitted does not depend on what was drafted.
     ///
-    /// `rows[i]` is the node of row `i` of the verification, ascending; `position` is the place of the first emitted token in
-    /// the sequence. `verified(row, place)` is the verifier's token at a place, by what it showed of a row.
+    /// `rows[i]` is the node of row `i` of the verification, ascending; `position` is the place of the first emitted
+    /// token in the sequence. `verified(row, place)` is the verifier's token at a place, by what it showed of a row.
     pub fn run(
         &mut self,
         tree: &TokenTree,
@@ -61,7 +61,8 @@ impl Walk {
         let Ok(()) = self.try_run(tree, rows, position, limits, said);
     }
 
-    /// As [`run`](Self::run), where the verifier may end the text, or fail to say a token: the walk then ends with the token before.
+    /// As [`run`](Self::run), where the verifier may end the text, or fail to say a token: the walk then ends with the
+    /// token before.
     ///
     /// # Errors
     /// As `verified`, if no token was said.

@@ -183,8 +183,9 @@ impl Decoder {
         bands.filter_map(|band| band.steps.drafter.as_mut())
     }
 
-    /// Why the host walks through the trees of the current request although the schedule leaves that to the device: requests whose
-    /// tokens the host must draw or report fall back to host-driven steps. `None` where the device walks, or the schedule is another.
+    /// Why the host walks through the trees of the current request although the schedule leaves that to the device:
+    /// requests whose tokens the host must draw or report fall back to host-driven steps. `None` where the device
+    /// walks, or the schedule is another.
     pub fn host_walk_reason(&self) -> Option<&'static str> {
         self.bands[self.current].host_walk_reason(&self.sequence.sampler)
     }
@@ -220,7 +221,8 @@ impl Decoder {
         &self.session
     }
 
-    /// Overwrites what lies after the committed keys and values with finite noise. Output must not change: a test of the law.
+    /// Overwrites what lies after the committed keys and values with finite noise. Output must not change: a test of
+    /// the law.
     pub fn poison_scratch(&mut self, seed: u64) {
         self.session.poison_scratch(seed);
     }

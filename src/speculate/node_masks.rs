@@ -1,4 +1,5 @@
-//! Masks of a drafted tree's nodes, computed while a device verifies them. The walk finds there what it would compute itself.
+//! Masks of a drafted tree's nodes, computed while a device verifies them. The walk finds there what it would compute
+//! itself.
 
 use crate::{
     grammar::{Mask, Matcher},
@@ -31,8 +32,8 @@ impl NodeMasks {
         }
     }
 
-    /// Computes the mask of the root, then those of the likeliest of `rows` as long as their forward `is_running`. The grammar ends where it
-    /// was, after the root.
+    /// Computes the mask of the root, then those of the likeliest of `rows` as long as their forward `is_running`. The
+    /// grammar ends where it was, after the root.
     pub(super) fn prepare(
         &mut self,
         grammar: &mut Matcher,
@@ -120,7 +121,8 @@ mod tests {
         tree
     }
 
-    /// By node, the ids that the mask after it allows, if it was computed while `polls` said that the forward runs; and the grammar at the end.
+    /// By node, the ids that the mask after it allows, if it was computed while `polls` said that the forward runs; and
+    /// the grammar at the end.
     fn prepared(start: &Matcher, tree: &TokenTree, polls: usize) -> (Vec<Option<Vec<u32>>>, Matcher) {
         let rows: Vec<NodeId> = tree.nodes().collect();
         let mut grammar = start.clone();

@@ -1,4 +1,5 @@
-//! Drawing a token from a row of logits: adjusted, filtered and drawn as the request asks, with log-probabilities to report.
+//! Drawing a token from a row of logits: adjusted, filtered and drawn as the request asks, with log-probabilities to
+//! report.
 
 use crate::{
     grammar::{GrammarError, Mask, Matcher},
@@ -8,8 +9,8 @@ use crate::{
 
 use super::{CandidateRows, Said};
 
-/// Log-probabilities of the tokens of the last step, by the logits as the model gives them, in buffers reserved when the request
-/// begins.
+/// Log-probabilities of the tokens of the last step, by the logits as the model gives them, in buffers reserved when
+/// the request begins.
 #[derive(Clone, Debug, Default)]
 pub struct LogProbs {
     /// Best tokens of a row to report; `None` if the request wants nothing.
@@ -20,8 +21,9 @@ pub struct LogProbs {
 }
 
 impl LogProbs {
-    /// Of the token that the last step, or the prefill before the first, emitted as number `place`: its own log-probability, and the
-    /// most probable tokens at its position with theirs, the first first. `None` if the request did not ask for any.
+    /// Of the token that the last step, or the prefill before the first, emitted as number `place`: its own
+    /// log-probability, and the most probable tokens at its position with theirs, the first first. `None` if the
+    /// request did not ask for any.
     ///
     /// # Panics
     /// If not so many were emitted.
@@ -171,8 +173,8 @@ impl RowSampler {
         self.sampler.sampling().is_greedy() && self.wants_drawn_only()
     }
 
-    /// Whether the token of a row depends on the row and its place alone, and nothing is reported: rows may then be drawn from in any
-    /// order, and twice.
+    /// Whether the token of a row depends on the row and its place alone, and nothing is reported: rows may then be
+    /// drawn from in any order, and twice.
     pub(super) fn wants_drawn_only(&self) -> bool {
         self.adjuster.is_idle() && self.log_probs.most.is_none() && self.grammar.is_none()
     }
@@ -199,8 +201,9 @@ impl RowSampler {
         self.sampler.draw(logits, position)
     }
 
-    /// The next token of the text, at `position`: of the row `[V]` after all tokens that were drawn. A mask is applied to the adjusted row, so
-    /// that the filters renormalise over what is allowed: the mask that was `prepared` for this place, or one that is computed now.
+    /// The next token of the text, at `position`: of the row `[V]` after all tokens that were drawn. A mask is applied
+    /// to the adjusted row, so that the filters renormalise over what is allowed: the mask that was `prepared` for this
+    /// place, or one that is computed now.
     ///
     /// # Errors
     /// [`GrammarError`] if the grammar cannot be followed any further.
@@ -234,7 +237,8 @@ impl RowSampler {
         Ok(Said { token, ends: self.is_complete() })
     }
 
-    /// Takes note of a forced token of the text, which the grammar has accepted; `logits` is its row `[V]`, if it is known.
+    /// Takes note of a forced token of the text, which the grammar has accepted; `logits` is its row `[V]`, if it is
+    /// known.
     pub(super) fn push_forced(&mut self, token: u32, logits: Option<&[f32]>) {
         self.adjuster.push(token);
         if let Some(logits) = logits {

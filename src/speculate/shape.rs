@@ -59,8 +59,9 @@ impl StepShape {
         self.depth * self.draft_width + 1
     }
 
-    /// Rows after the committed prefix that steps write, for [`SessionOptions::tree_nodes`](crate::runtime::SessionOptions):
-    /// the tree's, and one for each verified row where heads are drafted ahead.
+    /// Rows after the committed prefix that steps write, for
+    /// [`SessionOptions::tree_nodes`](crate::runtime::SessionOptions): the tree's, and one for each verified row where
+    /// heads are drafted ahead.
     pub fn scratch_rows(&self, schedule: Schedule) -> usize {
         let heads = if schedule.drafts_ahead() { self.verify_width.min(self.tree_nodes()) } else { 0 };
         self.tree_nodes() + heads
@@ -82,8 +83,8 @@ impl StepShape {
         Ok(())
     }
 
-    /// What the shape allows a drafter that runs no model: `Wd` continuations of `Dd` tokens, and no more nodes than `Wv`
-    /// rows verify.
+    /// What the shape allows a drafter that runs no model: `Wd` continuations of `Dd` tokens, and no more nodes than
+    /// `Wv` rows verify.
     ///
     /// # Panics
     /// If a number of it exceeds 32 bits.

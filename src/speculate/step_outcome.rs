@@ -1,5 +1,5 @@
-//! The outcome of a finished step, for drafters that learn: the verified rows, the verifier's candidates after each, the accepted
-//! path.
+//! The outcome of a finished step, for drafters that learn: the verified rows, the verifier's candidates after each,
+//! the accepted path.
 
 use crate::{
     runtime::{Choice, Choices, ExecutableSet, Logits},
@@ -52,8 +52,9 @@ pub struct StepOutcome<'a> {
     pub tree: &'a TokenTree,
     /// The verified nodes, ascending.
     pub rows: &'a [NodeId],
-    /// The verifier's best continuations of each of them: as many as [`Drafter::candidates_to_learn`](super::Drafter::candidates_to_learn) says, fewer where
-    /// a row has fewer finite logits, more where another drafter of a mixture learns from more. The values are logits.
+    /// The verifier's best continuations of each of them: as many as
+    /// [`Drafter::candidates_to_learn`](super::Drafter::candidates_to_learn) says, fewer where a row has fewer finite
+    /// logits, more where another drafter of a mixture learns from more. The values are logits.
     pub offers: &'a CandidateRows,
     /// Nodes whose keys and values are now the sequence's: the root and the accepted ones.
     pub path: &'a [NodeId],

@@ -354,8 +354,8 @@ fn one_set_serves_many_sessions() {
     assert_eq!(Arc::strong_count(&set), 3);
 }
 
-/// Where a network looks: at the hidden row that gave a token, which in the counting model is the token before it, or at the
-/// token's own embedding.
+/// Where a network looks: at the hidden row that gave a token, which in the counting model is the token before it, or
+/// at the token's own embedding.
 #[derive(Clone, Copy, Debug)]
 enum Look {
     Hidden,

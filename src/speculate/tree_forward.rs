@@ -5,8 +5,8 @@ use crate::{
     tree::{NodeId, TokenTree, tail_slots},
 };
 
-/// A forward with a row for each of `nodes`, ready to run. The scratch offset of a node is its id, so a pruned tree leaves
-/// gaps and the rows of drafters that share the cache are rewritten in place.
+/// A forward with a row for each of `nodes`, ready to run. The scratch offset of a node is its id, so a pruned tree
+/// leaves gaps and the rows of drafters that share the cache are rewritten in place.
 pub(super) fn tree_forward<'s>(
     session: &'s mut Session,
     tree: &TokenTree,

@@ -166,7 +166,8 @@ impl Case {
         self.expected.last().expect("the best token always may be drawn").0
     }
 
-    /// Tests tokens, then pairs of tokens at neighbouring places, which are independent; gives how many draws were made.
+    /// Tests tokens, then pairs of tokens at neighbouring places, which are independent; gives how many draws were
+    /// made.
     fn expect_fair(&self, draw: Draw<'_>, what: &str) -> Result<usize, Halt> {
         let of_tokens: Vec<f64> = self.expected.iter().map(|(_, probability)| *probability).collect();
         let tokens =

@@ -1,5 +1,5 @@
-//! What the tests of heads in published layouts share: tiny heads in `tests/data/KIND`, the verifiers that they are for, and
-//! how what is computed compares with the reference.
+//! What the tests of heads in published layouts share: tiny heads in `tests/data/KIND`, the verifiers that they are
+//! for, and how what is computed compares with the reference.
 
 use std::{
     fs,

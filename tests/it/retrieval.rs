@@ -60,8 +60,8 @@ fn kept(folder: &Path) -> (CorpusStore, DrafterFile) {
     (store, file)
 }
 
-/// Answers the recorded requests again, and compares every step with what a replay says of the shape; a replay gives its own
-/// limits with every proposal. Gives how many tokens were drafted and accepted.
+/// Answers the recorded requests again, and compares every step with what a replay says of the shape; a replay gives
+/// its own limits with every proposal. Gives how many tokens were drafted and accepted.
 fn replayed(
     kind: &DrafterKind,
     shapes: &[(usize, usize, usize)],

@@ -1,5 +1,5 @@
-//! Gated delta rules: tolerance against the reference; equality over tiers, units, slots, trees, and over which rows are
-//! in one forward; texts that are cut.
+//! Gated delta rules: tolerance against the reference; equality over tiers, units, slots, trees, and over which rows
+//! are in one forward; texts that are cut.
 
 use super::tiers;
 use proptest::prelude::*;

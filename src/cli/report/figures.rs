@@ -16,7 +16,8 @@ use super::{
     page::Page,
 };
 
-/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better rule for choosing rows.
+/// One map per drafter at its best Wd, the chosen drafter first: predicted speed-up over Dd and Wv, with the better
+/// rule for choosing rows.
 pub(super) fn surface(page: &mut Page, band: &Band) -> Result<(), Failure> {
     page.paragraph(
         "Predicted speed-up over plain decoding. Wv is the most rows that a step verifies; each cell has the better \

@@ -228,8 +228,8 @@ impl Builder<'_> {
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
 /// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4, 6 makes gates and values of 8 channels, 7 holds 3 taps of
-/// each, 8 has an element for each of two heads. Cache: two layers of one head of 4, and many of convolutions and of delta
-/// rules of 12 channels with 2 taps. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// each, 8 has an element for each of two heads. Cache: two layers of one head of 4, and many of convolutions and of
+/// delta rules of 12 channels with 2 taps. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),

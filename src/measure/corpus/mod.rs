@@ -1,9 +1,10 @@
-//! Building a corpus store: texts are cut into snippets, the verifier scores them, and what it finds most probable is kept.
+//! Building a corpus store: texts are cut into snippets, the verifier scores them, and what it finds most probable is
+//! kept.
 //!
-//! After SPECTRA (ACL 2025): a corpus refined by the verifier's perplexity suggests what the verifier itself would say. The walk:
-//! [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file next to the output
-//! ([`ScoreFile`]), with what the model offered at each place; [`Selection`] keeps the best, and the kept ones are
-//! sorted into a store that takes its name when it is whole. Memory is bounded by what is kept, not by the inputs.
+//! After SPECTRA (ACL 2025): a corpus refined by the verifier's perplexity suggests what the verifier itself would say.
+//! The walk: [`Snippets`] streams the inputs, every snippet is scored and its score is appended to a file next to the
+//! output ([`ScoreFile`]), with what the model offered at each place; [`Selection`] keeps the best, and the kept ones
+//! are sorted into a store that takes its name when it is whole. Memory is bounded by what is kept, not by the inputs.
 //!
 //! Invariant: a build that was killed at any time and begun again ends with the same bytes as one that was not.
 
@@ -80,12 +81,12 @@ pub struct CorpusReport {
     pub bytes: u64,
 }
 
-/// Scores the inputs with `loaded`, whose widest executable should be wide, and writes the store. Scores that an earlier build
-/// with the same model, machine and snippet length left are used.
+/// Scores the inputs with `loaded`, whose widest executable should be wide, and writes the store. Scores that an
+/// earlier build with the same model, machine and snippet length left are used.
 ///
 /// # Errors
-/// [`Error`] of kind `Input` if an input cannot be read or is no text, scores were left by another build, another build is at
-/// work, nothing is left to keep or the output cannot be written.
+/// [`Error`] of kind `Input` if an input cannot be read or is no text, scores were left by another build, another build
+/// is at work, nothing is left to keep or the output cannot be written.
 pub fn build_corpus(
     loaded: &Loaded,
     options: &CorpusOptions,

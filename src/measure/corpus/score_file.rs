@@ -1,4 +1,5 @@
-//! The scores of a build at work: every scored snippet, appended to a file, so that a killed build goes on where it was.
+//! The scores of a build at work: every scored snippet, appended to a file, so that a killed build goes on where it
+//! was.
 //!
 //! | bytes | what |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Tests of the order in which cells are measured, and of what a budget of time holds, with a subject whose clock is scripted.
+//! Tests of the order in which cells are measured, and of what a budget of time holds, with a subject whose clock is
+//! scripted.
 use ygg_profiler::{Subject, measure_grid_with_clock};
 
 use super::*;
@@ -29,7 +30,8 @@ fn drafters_that_run_a_model_come_last_and_each_by_itself() {
     assert_eq!(groups, [&[vec![narrow]][..], &of_verifier, &of_drafters, &[vec![longest]]].concat());
 }
 
-/// A model whose weights are streamed: verifications wait for a reading, and growths of its first drafter stream nothing.
+/// A model whose weights are streamed: verifications wait for a reading, and growths of its first drafter stream
+/// nothing.
 struct Streamed {
     forward: Duration,
     growth: Duration,

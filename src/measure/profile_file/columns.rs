@@ -10,7 +10,8 @@ use crate::storage::SealError;
 /// Bytes of a number.
 const BYTES: usize = 4;
 
-/// The numbers of one field, read from the first on. Stored by significance: the lowest byte of every number, then the next, ...
+/// The numbers of one field, read from the first on. Stored by significance: the lowest byte of every number, then the
+/// next, ...
 #[derive(Debug, Default)]
 struct Column {
     numbers: Vec<u32>,
@@ -107,14 +108,14 @@ impl Lists {
     }
 }
 
-/// Parts of 1 that log-probabilities are counted in: they are differences of logits, whose last bit stands for about as much, less a constant
-/// of the node.
+/// Parts of 1 that log-probabilities are counted in: they are differences of logits, whose last bit stands for about as
+/// much, less a constant of the node.
 const GRAIN: f64 = (1 << 20) as f64;
 /// Added to what rounding leaves, a few bits up or down, so that it has one byte.
 const MIDDLE: u32 = 1 << 7;
 
-/// A field of lists of falling log-probabilities: the first of each, then grains from each to the next, the same for every head over the
-/// vocabulary, and by how many bits the number so found is off.
+/// A field of lists of falling log-probabilities: the first of each, then grains from each to the next, the same for
+/// every head over the vocabulary, and by how many bits the number so found is off.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct LogProbs {
     lengths: Column,
@@ -161,8 +162,8 @@ fn below(first: f32, grains: u32) -> f32 {
     (f64::from(first) - f64::from(grains) / GRAIN) as f32
 }
 
-/// The steps of traces: how many every prompt has, and after how many tokens they stand, trace by trace; then every field of all steps, in
-/// which steps of the same place stand [side by side](side_by_side).
+/// The steps of traces: how many every prompt has, and after how many tokens they stand, trace by trace; then every
+/// field of all steps, in which steps of the same place stand [side by side](side_by_side).
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct StepColumns {
     steps: Column,

@@ -10,7 +10,8 @@ use crate::{
 use super::{StepSubject, planted::planted};
 
 impl StepSubject {
-    /// Whether the parts of forwards can be measured: weights are streamed, and a substitute makes forwards that stream none.
+    /// Whether the parts of forwards can be measured: weights are streamed, and a substitute makes forwards that stream
+    /// none.
     pub(super) fn measures_parts(&self) -> bool {
         self.streams() && self.substitute().is_some()
     }

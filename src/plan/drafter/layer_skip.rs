@@ -6,16 +6,17 @@ use crate::plan::token_list;
 /// Settings of the layer-skip drafter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerSkipSettings {
-    /// Groups left out, ascending: `2 * layer` for attention or the short convolution in its place, `2 * layer + 1` for the MLP.
+    /// Groups left out, ascending: `2 * layer` for attention or the short convolution in its place, `2 * layer + 1` for
+    /// the MLP.
     pub skipped: Vec<u32>,
     /// Tokens that its head knows, ascending; `None` where the head is not trimmed.
     #[serde(with = "token_list")]
     pub head_tokens: Option<Vec<u32>>,
 }
 
-/// The groups that layer skip leaves out of a model at first: attention and MLP of every odd layer but the last, as SWIFT starts
-/// (<https://arxiv.org/abs/2410.06916>). Empty for models of too few layers, and for those that stream weights: what is left out is read
-/// all the same.
+/// The groups that layer skip leaves out of a model at first: attention and MLP of every odd layer but the last, as
+/// SWIFT starts (<https://arxiv.org/abs/2410.06916>). Empty for models of too few layers, and for those that stream
+/// weights: what is left out is read all the same.
 pub(super) fn first_skip_set(model: &ProfiledModel<'_>) -> Vec<u32> {
     if model.streams {
         return Vec::new();

@@ -12,8 +12,8 @@ pub struct NgramSettings {
     pub order: u32,
     /// Sequences of the candidate pool, of N - 1 tokens each.
     pub pool: u32,
-    /// In how many of a hundred refreshments a sequence goes on with the best token that is not in the forward dictionary
-    /// already, instead of the best: the paper's tau.
+    /// In how many of a hundred refreshments a sequence goes on with the best token that is not in the forward
+    /// dictionary already, instead of the best: the paper's tau.
     pub explored_percent: u32,
     /// Most guesses of the forward dictionary, G; 0 for none.
     pub forward_guesses: u32,
@@ -37,8 +37,8 @@ impl NgramSettings {
         entries: 1 << 16,
     };
 
-    /// Lookahead decoding with the same pool (Fu et al., <https://arxiv.org/abs/2402.02057>): whole n-grams that begin with the
-    /// last token, and the best token for every sequence.
+    /// Lookahead decoding with the same pool (Fu et al., <https://arxiv.org/abs/2402.02057>): whole n-grams that begin
+    /// with the last token, and the best token for every sequence.
     #[cfg(feature = "planner")]
     #[must_use]
     pub const fn lookahead(self) -> Self {

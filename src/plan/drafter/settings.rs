@@ -126,7 +126,8 @@ pub struct ProfiledModel<'a> {
     pub groups: u32,
     /// Bits of substitutes, and bytes that they read as a share of what the model reads.
     pub substitute_shares: &'a [(u32, f64)],
-    /// Whether weights are streamed: then only drafters that need none of those pay, and they do whatever they read from memory.
+    /// Whether weights are streamed: then only drafters that need none of those pay, and they do whatever they read
+    /// from memory.
     pub streams: bool,
     /// The corpus store of its vocabulary, if there is one.
     pub store: Option<&'a DrafterFile>,

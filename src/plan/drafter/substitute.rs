@@ -5,8 +5,8 @@ use crate::plan::token_list;
 
 /// Fewest and most bits of an element.
 const BITS: std::ops::RangeInclusive<u32> = 2..=4;
-/// A substitute is worth measuring that reads at most this share of what the model reads: nearly all that it drafts is accepted, and still three
-/// tokens by a dearer one cost as much as two plain steps.
+/// A substitute is worth measuring that reads at most this share of what the model reads: nearly all that it drafts is
+/// accepted, and still three tokens by a dearer one cost as much as two plain steps.
 const MOST_SHARE: f64 = 0.55;
 /// Where one of four bits reads at most this share, fewer bits lose more of what is accepted than they save.
 const SMALL_SHARE: f64 = 0.4;
@@ -39,8 +39,8 @@ impl DrafterSettings for SubstituteSettings {
         expect_head::<Self>(self.head_tokens.as_deref())
     }
 
-    /// Of four bits where that is small enough, and of fewer where four are not small. Where weights are streamed, of all bits that are fewer:
-    /// which of them pays depends on the memory that the substitute takes from the model.
+    /// Of four bits where that is small enough, and of fewer where four are not small. Where weights are streamed, of
+    /// all bits that are fewer: which of them pays depends on the memory that the substitute takes from the model.
     fn profiled(model: &ProfiledModel<'_>) -> Vec<(String, Self)> {
         let share = |bits: u32| {
             let found = model.substitute_shares.iter().find(|(of, _)| *of == bits);

@@ -1,5 +1,5 @@
-//! The analysis of chain speculation compared with the chains that were priced: what it says from alpha and c alone, which is that
-//! verifying costs the same whatever its rows.
+//! The analysis of chain speculation compared with the chains that were priced: what it says from alpha and c alone,
+//! which is that verifying costs the same whatever its rows.
 use serde::Serialize;
 use ygg_profiler::{DrafterName, LatencyTable, Stage};
 
@@ -20,8 +20,8 @@ pub struct ChainAnalysis {
     pub alpha: f64,
     /// What alpha was taken from.
     pub alpha_from: AlphaSource,
-    /// Time of a draft forward of one row over that of a verify forward of one row; of a drafter without a model, the time
-    /// of a whole proposal.
+    /// Time of a draft forward of one row over that of a verify forward of one row; of a drafter without a model, the
+    /// time of a whole proposal.
     pub cost: f64,
     /// The number of drafted tokens that the analysis finds best; 0 where drafting does not pay.
     pub gamma: u32,

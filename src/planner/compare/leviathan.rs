@@ -1,8 +1,8 @@
 //! The analysis of chain speculation: expected tokens, wall-time gain and the best number of drafts.
 //!
 //! Leviathan et al., *Fast Inference from Transformers via Speculative Decoding* (ICML 2023), sections 3.1 to 3.5,
-//! <https://arxiv.org/abs/2211.17192>. `alpha` is the chance that a drafted token is accepted, `gamma` the number of tokens
-//! drafted per step, `cost` the time of a draft forward over that of a verify forward.
+//! <https://arxiv.org/abs/2211.17192>. `alpha` is the chance that a drafted token is accepted, `gamma` the number of
+//! tokens drafted per step, `cost` the time of a draft forward over that of a verify forward.
 
 /// Expected tokens of a step: `(1 - alpha^(gamma + 1)) / (1 - alpha)` (eq. 1).
 ///

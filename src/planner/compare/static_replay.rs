@@ -1,8 +1,8 @@
 //! Replaying recorded steps with trees that are the same at every step: acceptance of every template off one trace.
 //!
 //! What such a tree accepts depends on the verifier's path alone: each of its tokens must be a child of the template by
-//! its rank among the drafter's candidates. So a step is the ranks along that path, as far as candidates were recorded. Where
-//! a template goes on and the record does not, a node is missing; a template that misses too many is refused.
+//! its rank among the drafter's candidates. So a step is the ranks along that path, as far as candidates were recorded.
+//! Where a template goes on and the record does not, a node is missing; a template that misses too many is refused.
 use std::collections::BTreeMap;
 
 use ygg_profiler::{Candidate, StepTrace, Trace};
@@ -55,8 +55,8 @@ impl StaticReplay {
         Self { steps: steps.map(path).collect() }
     }
 
-    /// What the steps of a template accepted and emitted, or the share of missing nodes among those that were forwarded on the verifier's
-    /// path, if it is above [`MOST_MISSING`].
+    /// What the steps of a template accepted and emitted, or the share of missing nodes among those that were forwarded
+    /// on the verifier's path, if it is above [`MOST_MISSING`].
     ///
     /// # Errors
     /// That share.

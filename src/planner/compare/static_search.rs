@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Search<'_> {
-    /// Replays every template that is admitted off the traces of a drafter, and prices it by eq. 3 under every open schedule. A template
-    /// that the traces cannot answer for is refused.
+    /// Replays every template that is admitted off the traces of a drafter, and prices it by eq. 3 under every open
+    /// schedule. A template that the traces cannot answer for is refused.
     pub(in crate::planner) fn static_trees(
         &self,
         origin: &Origin<'_>,
@@ -76,8 +76,8 @@ fn choice(rule: GrowthRule, tree: StaticTree) -> GrowthChoice {
     }
 }
 
-/// Every template of the rule that has as many nodes as one of the widths verifies, or the most that its depth and ranks
-/// allow; none twice. In a k-ary one the root has all its children, k being 2 or more.
+/// Every template of the rule that has as many nodes as one of the widths verifies, or the most that its depth and
+/// ranks allow; none twice. In a k-ary one the root has all its children, k being 2 or more.
 fn templates(rule: GrowthRule, trees: &RecordedTrees<'_>, verify_widths: &[u32]) -> Vec<Template> {
     let mut seen = BTreeSet::new();
     let mut templates = Vec::new();

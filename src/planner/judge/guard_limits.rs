@@ -1,9 +1,10 @@
 //! What a request may lose before its guard stops drafting, from how much steps varied where they were recorded.
 //!
-//! What a request has earned is a random walk: its steps earn `g` plain steps each in the mean, with a variance `v`. One that pays (`g > 0`)
-//! is stopped by chance with a probability of `exp(-2 g L / v)` where it may lose `L` (Wald's bound for the boundary of a random walk,
-//! *Sequential Analysis*, 1947, chapter 3), and then forgoes what it would have earned in pauses; one that does not pay loses up to `L`. The
-//! `L` that costs the recorded requests least is taken.
+//! What a request has earned is a random walk: its steps earn `g` plain steps each in the mean, with a variance `v`.
+//! One that pays (`g > 0`) is stopped by chance with a probability of `exp(-2 g L / v)` where it may lose `L` (Wald's
+//! bound for the boundary of a random walk, *Sequential Analysis*, 1947, chapter 3), and then forgoes what it would
+//! have earned in pauses; one that does not pay loses up to `L`. The `L` that costs the recorded requests least is
+//! taken.
 use ygg_profiler::{DrafterName, LatencyTable, Stage};
 
 use crate::planner::price::prompt_speed::PromptSpeed;
@@ -16,8 +17,8 @@ use crate::{
 const MAY_LOSE: [f64; 8] = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0];
 /// Tokens of an answer that a request loses by.
 const ANSWER: u32 = 128;
-/// The most that an answer may lose where every draft is refused and steps take their mean time, as a share of the time of plain decoding,
-/// unless the least limit is more.
+/// The most that an answer may lose where every draft is refused and steps take their mean time, as a share of the time
+/// of plain decoding, unless the least limit is more.
 const MOST_LOST: f64 = 0.08;
 /// Pauses of a request that are counted: more are longer than its answer.
 const PAUSES: i32 = 6;
@@ -40,7 +41,8 @@ pub(in crate::planner) fn guard_limits(
     earnings.map_or(limits, |earnings| earnings.limits(&terms))
 }
 
-/// What drafting again costs after the first pause, in plain steps: reading what was missed, where the drafter keeps a cache of its own.
+/// What drafting again costs after the first pause, in plain steps: reading what was missed, where the drafter keeps a
+/// cache of its own.
 fn resume((table, context): (&LatencyTable, u32), (sub_plan, model): (&SubPlan, &DrafterName)) -> f64 {
     if !sub_plan.drafter.keeps_a_cache() {
         return 0.0;
@@ -55,7 +57,8 @@ fn resume((table, context): (&LatencyTable, u32), (sub_plan, model): (&SubPlan, 
 struct Earnings {
     /// The mean of every prompt, drawn to that of all as far as chance explains the difference.
     by_prompt: Vec<f64>,
-    /// Of a step about its prompt's mean, with the correlation of neighbours: what the sum of many steps varies by, for each of them.
+    /// Of a step about its prompt's mean, with the correlation of neighbours: what the sum of many steps varies by, for
+    /// each of them.
     variance: f64,
 }
 

@@ -1,8 +1,8 @@
 //! What few prompts say of all that were recorded, with the help of drafters that were replayed along more of them.
 //!
-//! Prompts that are hard for one drafter are hard for others, too. So where a drafter rests on some of the prompts and another one on more, how
-//! fast the other one is on the former and on all of them says how far the former are off: the regression estimator of double sampling
-//! (Cochran, *Sampling Techniques*, 1977, 12.6).
+//! Prompts that are hard for one drafter are hard for others, too. So where a drafter rests on some of the prompts and
+//! another one on more, how fast the other one is on the former and on all of them says how far the former are off: the
+//! regression estimator of double sampling (Cochran, *Sampling Techniques*, 1977, 12.6).
 use crate::planner::price::prompt_speed::{
     PromptSpeed, influences, of_prompts, standard_error, us_per_token,
 };
@@ -12,12 +12,14 @@ use crate::planner::price::prompt_speed::{
 pub(in crate::planner) struct OfAll {
     /// Relative to that on its own prompts.
     pub(in crate::planner) factor: f64,
-    /// How far it may be off that on prompts that nobody recorded, relative to it: the half of an interval that holds it nine times in ten.
+    /// How far it may be off that on prompts that nobody recorded, relative to it: the half of an interval that holds
+    /// it nine times in ten.
     pub(in crate::planner) error: f64,
 }
 
 impl OfAll {
-    /// The surest of what `own` says by itself and with each of `others`, drafters along the same prompts and further ones.
+    /// The surest of what `own` says by itself and with each of `others`, drafters along the same prompts and further
+    /// ones.
     pub(in crate::planner) fn surest<'o>(
         own: &[PromptSpeed],
         others: impl Iterator<Item = &'o [PromptSpeed]>,
@@ -27,8 +29,8 @@ impl OfAll {
         with_help.fold(alone, |surest, found| if found.error < surest.error { found } else { surest })
     }
 
-    /// What `own` says with `other`; `None` if that has no further prompts or lacks one of them, or nothing can be said of how they go
-    /// together.
+    /// What `own` says with `other`; `None` if that has no further prompts or lacks one of them, or nothing can be said
+    /// of how they go together.
     fn with(own: &[PromptSpeed], other: &[PromptSpeed]) -> Option<Self> {
         let n = own.len();
         let beside = |prompt: &PromptSpeed| other.iter().find(|known| known.place == prompt.place).copied();

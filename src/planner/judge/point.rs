@@ -2,8 +2,8 @@
 use crate::plan::SubPlan;
 use crate::planner::price::prompt_speed::PromptSpeed;
 
-/// How far a predicted gain may be off whatever was measured: medians of interleaved repetitions on a quiet machine still differ by about
-/// this much between runs.
+/// How far a predicted gain may be off whatever was measured: medians of interleaved repetitions on a quiet machine
+/// still differ by about this much between runs.
 pub const NOISE_MARGIN: f64 = 0.03;
 
 /// One priced shape.

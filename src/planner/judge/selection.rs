@@ -1,4 +1,5 @@
-//! What a plan takes of the points that were priced: the best of every drafter, what to run, and what is kept of the rest.
+//! What a plan takes of the points that were priced: the best of every drafter, what to run, and what is kept of the
+//! rest.
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
@@ -91,9 +92,9 @@ fn substitute_bits(point: &Point) -> Option<u32> {
     point.sub_plan.drafter.facts().substitute_bits
 }
 
-/// The bits of the one substitute for all of these temperatures: those with which the choices take the least time per token in sum. Bits with
-/// which the fix leaves a temperature without a choice, above all the first, come after all others; of equals the fewest are taken. `None` if
-/// no drafter has a substitute.
+/// The bits of the one substitute for all of these temperatures: those with which the choices take the least time per
+/// token in sum. Bits with which the fix leaves a temperature without a choice, above all the first, come after all
+/// others; of equals the fewest are taken. `None` if no drafter has a substitute.
 pub(in crate::planner) fn shared_substitute(all: &[Judged], fix: &Fix) -> Option<u32> {
     let bits: BTreeSet<u32> =
         all.iter().flat_map(Judged::best).filter_map(|best| substitute_bits(best.point)).collect();
@@ -138,9 +139,9 @@ fn simplest_first(a: &Point, b: &Point) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// The best point of a drafter, given all points best first. By speed, the simplest of those that the prompts do not tell from the
-/// fastest; another schedule than the plain one has to gain more than noise over it, and a predicted depth over a fixed one and over plain
-/// decoding, which it comes to where it keeps steps from drafting.
+/// The best point of a drafter, given all points best first. By speed, the simplest of those that the prompts do not
+/// tell from the fastest; another schedule than the plain one has to gain more than noise over it, and a predicted
+/// depth over a fixed one and over plain decoding, which it comes to where it keeps steps from drafting.
 pub(in crate::planner) fn best_of<'p>(points: &'p [Point], place: usize, fix: &Fix) -> Option<&'p Point> {
     let all = || points.iter().filter(move |point| point.place == place);
     let objective = if all().next()?.asked_for { fix.objective() } else { Objective::Speedup };
@@ -170,8 +171,8 @@ fn largest_aal<'p>(mut points: impl Iterator<Item = &'p Point>) -> Option<&'p Po
     Some(points.fold(first, |best, point| if aal(point) > aal(best) { point } else { best }))
 }
 
-/// What to run, given the best of every drafter: the one that other prompts should gain most by, if the gain is beyond doubt; `None` if
-/// the fix leaves nothing.
+/// What to run, given the best of every drafter: the one that other prompts should gain most by, if the gain is beyond
+/// doubt; `None` if the fix leaves nothing.
 pub(in crate::planner) fn choose(all: &[Best<'_>], fix: &Fix) -> Option<Choice> {
     if fix.is_plain() {
         return Some(Choice::Plain);
@@ -232,8 +233,8 @@ pub(in crate::planner) fn predictors(
     trained.iter().map(planned).collect()
 }
 
-/// All points, best first, plain decoding among them: before it only what is predicted faster. Of points that differ in the temperature of their
-/// values alone the best, and that of a sub-plan.
+/// All points, best first, plain decoding among them: before it only what is predicted faster. Of points that differ in
+/// the temperature of their values alone the best, and that of a sub-plan.
 pub(in crate::planner) fn alternatives(by_drafter: &[SubPlan], points: &[Point]) -> Vec<Alternative> {
     let key = |plan: &SubPlan| {
         let Shape { depth, draft_width, verify_width } = plan.shape();

@@ -1,9 +1,9 @@
-//! What a speed-up found on recorded prompts says of others: how far it may be off, and by how much choosing the best shape by the same
-//! prompts flatters it.
+//! What a speed-up found on recorded prompts says of others: how far it may be off, and by how much choosing the best
+//! shape by the same prompts flatters it.
 //!
-//! Prompts differ more than the steps of one, so they are the units of chance (Cochran, *Sampling Techniques*, 1977, 6.3 on ratios of
-//! sums). The flattery of a choice is found by choosing by some prompts and pricing by the others (cross-validation of the whole
-//! choice: Stone, *Journal of the Royal Statistical Society B* 36, 1974).
+//! Prompts differ more than the steps of one, so they are the units of chance (Cochran, *Sampling Techniques*, 1977,
+//! 6.3 on ratios of sums). The flattery of a choice is found by choosing by some prompts and pricing by the others
+//! (cross-validation of the whole choice: Stone, *Journal of the Royal Statistical Society B* 36, 1974).
 use ygg_profiler::{LatencyTable, Profile, Stage, Swing};
 
 use crate::plan::{Prediction, StageTime, Unseen};
@@ -30,9 +30,10 @@ pub(in crate::planner) fn is_tie(best: &Point, point: &Point) -> bool {
     us_per_token(b) / us_per_token(a) - 1.0 < standard_error(differences)
 }
 
-/// What `best`, chosen of `points` by all their prompts, should give on others, and on the machine as it may be then: by as much as rows
-/// became dearer or cheaper while `profile` was measured, they may again. The least is that of many requests, which meet the machine as it is on the
-/// whole; the interval holds what some may meet. `others` are the best of all drafters, which may rest on more prompts.
+/// What `best`, chosen of `points` by all their prompts, should give on others, and on the machine as it may be then:
+/// by as much as rows became dearer or cheaper while `profile` was measured, they may again. The least is that of many
+/// requests, which meet the machine as it is on the whole; the interval holds what some may meet. `others` are the best
+/// of all drafters, which may rest on more prompts.
 pub(in crate::planner) fn unseen<'p>(
     profile: &Profile,
     (table, context): (&LatencyTable, u32),
@@ -62,8 +63,8 @@ pub(in crate::planner) fn unseen<'p>(
     }
 }
 
-/// How far what rows cost may be off, relative to it, by the visits of a machine: their mean off that of all times, and another time off their
-/// mean.
+/// How far what rows cost may be off, relative to it, by the visits of a machine: their mean off that of all times, and
+/// another time off their mean.
 fn of_machine(Swing { visits, deviation, independent }: Swing) -> (f64, f64) {
     if visits < 2 {
         return (0.0, 0.0);
@@ -74,14 +75,15 @@ fn of_machine(Swing { visits, deviation, independent }: Swing) -> (f64, f64) {
     (spread / independent.sqrt(), spread * (1.0 + 1.0 / independent).sqrt())
 }
 
-/// The part that a prompt is dealt to. Neighbours are of different kinds, in turn, so parts go by more than the remainder.
+/// The part that a prompt is dealt to. Neighbours are of different kinds, in turn, so parts go by more than the
+/// remainder.
 fn fold(place: usize) -> usize {
     let mixed = (place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (mixed % FOLDS as u64) as usize
 }
 
-/// Time per token where each part of the prompts is priced by the point that is the best of the other parts; `None` unless every
-/// part can be.
+/// Time per token where each part of the prompts is priced by the point that is the best of the other parts; `None`
+/// unless every part can be.
 fn cross_fitted<'p>(points: impl Iterator<Item = &'p Point> + Clone) -> Option<f64> {
     let mut all = PromptSpeed::of(0, 0.0, 0.0);
     for left_out in 0..FOLDS {
@@ -110,7 +112,8 @@ fn cell_error(table: &LatencyTable, context: u32, best: &Point) -> f64 {
     let context = above.or(contexts.last().copied()).unwrap_or_default();
     let error = |stage: &Stage, widest: u32| {
         let cells = table.iter().filter(|(cell, _)| cell.stage == *stage && cell.context == context);
-        // Of n normal samples, whose quartiles are 1.35 deviations apart, the median has a deviation of 1.25 / sqrt(n) of theirs.
+        // Of n normal samples, whose quartiles are 1.35 deviations apart, the median has a deviation of 1.25 / sqrt(n)
+        // of theirs.
         let errors = cells
             .filter(|(cell, _)| cell.width <= widest)
             .map(|(_, summary)| 0.93 * summary.spread / f64::from(summary.samples.max(1)).sqrt());

@@ -1,7 +1,7 @@
 //! The makespan: when the stages of consecutive steps run and how long a step then takes.
 //!
-//! List scheduling: every resource takes its stages in the order in which they are issued, each as soon as the resource is
-//! free and what it waits for has run. Steps follow one another until each runs as the one before did.
+//! List scheduling: every resource takes its stages in the order in which they are issued, each as soon as the resource
+//! is free and what it waits for has run. Steps follow one another until each runs as the one before did.
 use ygg_profiler::{LatencyTable, Stage};
 
 use crate::plan::StageTime;
@@ -13,14 +13,16 @@ mod tests;
 /// Which resources work at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lanes {
-    /// None: the thread that walks and moves is one of those that run forwards, so every stage ends before the next begins.
+    /// None: the thread that walks and moves is one of those that run forwards, so every stage ends before the next
+    /// begins.
     One,
     /// All.
     Apart,
 }
 
 impl Lanes {
-    /// Those of the machine that a table was measured on: it has walks of a device that runs in parallel with the host, or there is none.
+    /// Those of the machine that a table was measured on: it has walks of a device that runs in parallel with the host,
+    /// or there is none.
     pub fn measured(table: &LatencyTable) -> Self {
         if table.has_stage(&Stage::VerifyWalk) { Lanes::Apart } else { Lanes::One }
     }
@@ -108,8 +110,8 @@ impl StageGraph {
         runs
     }
 
-    /// What each measured stage adds to a step: the time in which it runs and nothing before it in this list does: compute,
-    /// host, copy. The sum is the time of a step.
+    /// What each measured stage adds to a step: the time in which it runs and nothing before it in this list does:
+    /// compute, host, copy. The sum is the time of a step.
     pub fn times(&self, lanes: Lanes) -> Vec<StageTime> {
         let timeline = self.timeline(lanes);
         let mut times: Vec<StageTime> = Vec::new();

@@ -8,7 +8,8 @@ use ygg_profiler::{DrafterName, LatencyTable, Stage, StepStage, TableError};
 
 use crate::plan::{Schedule, StageTime};
 
-/// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself the first alone.
+/// Stages that follow the choice of the rows to verify, at the width of the verifier; of a device that walks by itself
+/// the first alone.
 const AROUND_VERIFY: &[StepStage] = &[StepStage::Mask, StepStage::Accept, StepStage::Commit];
 
 /// What one run of a stage takes. Deciding about a tree of `width` nodes takes what it does at the smallest measured
@@ -78,8 +79,8 @@ pub fn free_step(
     priced(table, context, proposal.chain(verification(schedule.verification(drafter), verify_width)))
 }
 
-/// Adds to the stages of a step that of deciding how many rows of a tree of `nodes` nodes to verify, where the table has
-/// it: as measured at the smallest width that holds the tree.
+/// Adds to the stages of a step that of deciding how many rows of a tree of `nodes` nodes to verify, where the table
+/// has it: as measured at the smallest width that holds the tree.
 ///
 /// # Errors
 /// [`TableError::Unmeasured`] if the stage was measured for smaller trees only.
@@ -106,8 +107,8 @@ pub fn with_prediction(
     Ok([prediction, stages].concat())
 }
 
-/// The mean over steps of different kinds, for instance of different widths, `steps` of each: a stage that some of them lack counts as no
-/// time there.
+/// The mean over steps of different kinds, for instance of different widths, `steps` of each: a stage that some of them
+/// lack counts as no time there.
 ///
 /// # Errors
 /// [`TableError::Unmeasured`] from `stages_at`.

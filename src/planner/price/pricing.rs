@@ -34,7 +34,8 @@ impl Choosing<'_> {
     }
 }
 
-/// The tree steps of one draft width, schedule and rule of rows, each priced when it is first asked for: shapes share them.
+/// The tree steps of one draft width, schedule and rule of rows, each priced when it is first asked for: shapes share
+/// them.
 #[derive(Debug)]
 pub(in crate::planner) struct TreePrices<'a> {
     pub(in crate::planner) pricing: Pricing<'a>,
@@ -114,7 +115,8 @@ pub(in crate::planner) struct Pricing<'a> {
 }
 
 impl Pricing<'_> {
-    /// How the drafter's own cache, if it has one, is brought as far as the verifier's: heads drafted ahead need all verified rows.
+    /// How the drafter's own cache, if it has one, is brought as far as the verifier's: heads drafted ahead need all
+    /// verified rows.
     fn tail_under(&self, schedule: Schedule) -> Tail {
         match self.tail {
             Tail::Joined if schedule.drafts_ahead() => Tail::Ahead,
@@ -151,9 +153,9 @@ impl Pricing<'_> {
         self.table.widths(&Stage::Draft(self.drafter.clone()))
     }
 
-    /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted ahead
-    /// only those up to which every one was measured as a draft too, and of a drafter with a cache of its own together with its tail;
-    /// for launches of the device none where they were not measured.
+    /// The verify widths that a model drafter's steps can be priced for: all measured ones, but where heads are drafted
+    /// ahead only those up to which every one was measured as a draft too, and of a drafter with a cache of its own
+    /// together with its tail; for launches of the device none where they were not measured.
     pub(in crate::planner) fn tree_widths(&self, schedule: Schedule) -> Vec<u32> {
         let mut widths = self.table.widths(&self.verification(schedule));
         let has_phases = || self.table.has_stage(&Stage::FirstGrowth(self.drafter.clone()));
@@ -168,8 +170,8 @@ impl Pricing<'_> {
         widths
     }
 
-    /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes at
-    /// most; deciding is priced at that many.
+    /// The stages of a step of a drafter without a model that verifies `width` rows, out of `shape.verify_width` nodes
+    /// at most; deciding is priced at that many.
     pub(in crate::planner) fn free_step(
         &self,
         shape: &Shape,
@@ -185,7 +187,8 @@ impl Pricing<'_> {
         }
     }
 
-    /// The choice of rows of a model drafter's steps, each of which takes what `stages_at` says: Wv alone, or any measured width up to it.
+    /// The choice of rows of a model drafter's steps, each of which takes what `stages_at` says: Wv alone, or any
+    /// measured width up to it.
     pub(in crate::planner) fn tree_choice(
         &self,
         shape: &Shape,

@@ -1,7 +1,7 @@
 //! Time per token by prompt, and how far that of few prompts may be off that of all.
 //!
-//! Prompts differ more than the steps of one, so they are the units of chance (Cochran, *Sampling Techniques*, 1977, 6.3
-//! on ratios of sums).
+//! Prompts differ more than the steps of one, so they are the units of chance (Cochran, *Sampling Techniques*, 1977,
+//! 6.3 on ratios of sums).
 
 /// Two-sided 90 % quantiles of the normal distribution, and of Student's with 1, 2, ... degrees of freedom.
 pub(in crate::planner) const NORMAL: f64 = 1.645;
@@ -57,9 +57,9 @@ pub(in crate::planner) fn standard_error(influences: impl Iterator<Item = f64>) 
     if count < 2.0 { 0.0 } else { (count / (count - 1.0) * squares).sqrt() }
 }
 
-/// How far the time per token of `prompts` prompts may be off that of all others, relative to it, by their standard error. Few prompts may
-/// agree by chance, so what prompts of other profiles differed by counts as much as one of these (the conjugate prior of a variance:
-/// Gelman and others, *Bayesian Data Analysis*, 3rd edition, 2.6).
+/// How far the time per token of `prompts` prompts may be off that of all others, relative to it, by their standard
+/// error. Few prompts may agree by chance, so what prompts of other profiles differed by counts as much as one of these
+/// (the conjugate prior of a variance: Gelman and others, *Bayesian Data Analysis*, 3rd edition, 2.6).
 pub(in crate::planner) fn of_prompts(prompts: usize, standard_error: f64) -> f64 {
     let n = prompts.max(1) as f64;
     let of_one = n.sqrt() * standard_error;

@@ -1,11 +1,11 @@
-//! What a step's time is worth to a choice by rate, found round by round (Dinkelbach, *On Nonlinear Fractional Programming*,
-//! 1967).
+//! What a step's time is worth to a choice by rate, found round by round (Dinkelbach, *On Nonlinear Fractional
+//! Programming*, 1967).
 use std::collections::BTreeMap;
 
 use crate::plan::{RowRule, Shape};
 
-/// What the time of each shape's steps is worth: at first what plain decoding makes of it, then what choosing by the last
-/// worth reached. The rate reached rises from round to round and hardly after the second.
+/// What the time of each shape's steps is worth: at first what plain decoding makes of it, then what choosing by the
+/// last worth reached. The rate reached rises from round to round and hardly after the second.
 #[derive(Debug)]
 pub(in crate::planner) struct Rates {
     plain: f64,

@@ -1,20 +1,22 @@
 //! What steps take with other weights in memory than were measured.
 //!
-//! A forward of W rows computes the ends of the model and its matrices, each at the same time per byte, and waits for those that are read: what
-//! the staging buffer does not hold yet, at the bandwidth measured. With `R` bytes of matrices in memory, `S` bytes read and a buffer of `b`:
+//! A forward of W rows computes the ends of the model and its matrices, each at the same time per byte, and waits for
+//! those that are read: what the staging buffer does not hold yet, at the bandwidth measured. With `R` bytes of
+//! matrices in memory, `S` bytes read and a buffer of `b`:
 //!
 //! `T(W) = ends(W) + R f(W) + max(S f(W), (S - b) / bandwidth)`, and of a substitute `T(W) = ends(W) + R f(W) + S g(W)`
 //!
-//! `f` follows from the forward of the groups that are in memory and from that of no group, `g` from the substitute's own. Where few groups are in
-//! memory the first two take nearly the same time, and a machine's speed drifts by more than they differ, so they are compared round by round
-//! ([`parts_of`]). Forwards of the verifier are scaled by what was measured of them over what this says at the measured split, so that there the
-//! measured times stay.
+//! `f` follows from the forward of the groups that are in memory and from that of no group, `g` from the substitute's
+//! own. Where few groups are in memory the first two take nearly the same time, and a machine's speed drifts by more
+//! than they differ, so they are compared round by round ([`parts_of`]). Forwards of the verifier are scaled by what
+//! was measured of them over what this says at the measured split, so that there the measured times stay.
 use ygg_profiler::{Cell, CellSamples, DrafterName, LatencyTable, Profile, Split, Stage, WeightMemory};
 
 use crate::plan::DrafterKind;
 use crate::planner::SearchError;
 
-/// The least time of a cell, as tables hold positive times: a buffer may hold all that a split streams, and layers may take less than noise.
+/// The least time of a cell, as tables hold positive times: a buffer may hold all that a split streams, and layers may
+/// take less than noise.
 const MOMENT_US: f64 = 1e-3;
 
 /// A profile whose steps can be priced at every split of its weights.
@@ -37,10 +39,10 @@ struct Computing {
     us_per_byte: f64,
 }
 
-/// What forwards without the streamed groups compute, for every width and context at which they were measured with and without those in memory:
-/// the ends, and as [`Stage::Resident`] what the groups in memory add, each with a sample for every round in which both were measured. A
-/// round is short enough for the machine to be as fast for the one as for the other. Samples of one of them alone, taken later
-/// since it was noisy, are left out.
+/// What forwards without the streamed groups compute, for every width and context at which they were measured with and
+/// without those in memory: the ends, and as [`Stage::Resident`] what the groups in memory add, each with a sample for
+/// every round in which both were measured. A round is short enough for the machine to be as fast for the one as for
+/// the other. Samples of one of them alone, taken later since it was noisy, are left out.
 fn parts_of(profile: &Profile) -> Vec<CellSamples> {
     let of = |stage: Stage| profile.measurements.iter().filter(move |cell| cell.cell.stage == stage);
     let parts = |resident: &CellSamples| {
@@ -60,7 +62,8 @@ fn parts_of(profile: &Profile) -> Vec<CellSamples> {
 
 impl<'p> SplitPrices<'p> {
     /// # Errors
-    /// [`SearchError::Division`] of a profile from which nothing follows for other splits; else as the profile's own parts say.
+    /// [`SearchError::Division`] of a profile from which nothing follows for other splits; else as the profile's own
+    /// parts say.
     pub(in crate::planner) fn new(profile: &'p Profile) -> Result<Self, SearchError> {
         let refused =
             |expected, found: &str| Err(SearchError::Division { expected, found: found.to_owned() });

@@ -1,9 +1,9 @@
-//! The stages of one step as a graph: what each takes and occupies, and what it waits for in its own step and in the one
-//! before.
+//! The stages of one step as a graph: what each takes and occupies, and what it waits for in its own step and in the
+//! one before.
 //!
-//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), stages and schedule. Two waits can be broken by computing a
-//! superset before it is known which part of it is needed: the head of the next step ([`Schedule::HeadAhead`]), and the
-//! tail, which only a drafter with keys and values of its own has ([`Tail`]).
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), stages and schedule. Two waits can be broken by
+//! computing a superset before it is known which part of it is needed: the head of the next step
+//! ([`Schedule::HeadAhead`]), and the tail, which only a drafter with keys and values of its own has ([`Tail`]).
 use petgraph::{
     Direction,
     graph::{DiGraph, NodeIndex},
@@ -31,11 +31,12 @@ pub enum Resource {
 /// How the last growth's nodes, which no growth forwards, get the drafter's keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// No tail: the drafter shares the verifier's cache, where verification writes all rows. The other variants are for drafters
-    /// with a cache of their own.
+    /// No tail: the drafter shares the verifier's cache, where verification writes all rows. The other variants are for
+    /// drafters with a cache of their own.
     Shared,
-    /// In the head's forward of the next step, which has one more row for each token missing from the cache: priced as two rows. A
-    /// drafter that reads the verifier's hidden rows lacks all accepted tokens, other drafters only the last growth's node.
+    /// In the head's forward of the next step, which has one more row for each token missing from the cache: priced as
+    /// two rows. A drafter that reads the verifier's hidden rows lacks all accepted tokens, other drafters only the
+    /// last growth's node.
     Joined,
     /// The accepted one of them, once it is known.
     Plain,
@@ -110,9 +111,9 @@ impl<'a> TreeStep<'a> {
 }
 
 impl TreeStep<'_> {
-    /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with heads
-    /// drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`, in launches of the device what these were measured as. A tree that is the same at every step has a draft width for
-    /// each growth in the place of Wd.
+    /// Its stages: `T_draft(1) + (Dd - 1) T_draft(Wd) + T_verify(Wv)` with the host stages that the table has; with
+    /// heads drafted ahead `T_draft(Wv)` in the place of `T_draft(1)`, in launches of the device what these were
+    /// measured as. A tree that is the same at every step has a draft width for each growth in the place of Wd.
     ///
     /// # Errors
     /// [`TableError::Unmeasured`] if a stage lacks a width.
@@ -183,8 +184,8 @@ impl TreeStep<'_> {
             Tail::Shared | Tail::Joined | Tail::Ahead | Tail::Block => {}
             Tail::Plain => ends.push(graph.add(self.forward(1)?, &ends)),
         }
-        // The first growth needs the root and its head; the first forward needs the cache as it then is, which a walk of the
-        // device leaves with the root.
+        // The first growth needs the root and its head; the first forward needs the cache as it then is, which a walk
+        // of the device leaves with the root.
         let begins = heads.unwrap_or(first_growth);
         let known = if is_walked { &[][..] } else { &[accept][..] };
         graph.wait_for_step_before(begins, &[known, ahead].concat());
@@ -192,7 +193,8 @@ impl TreeStep<'_> {
         Ok(graph)
     }
 
-    /// The head's forward. A joined tail adds a row, if a measured width holds both and the drafter has weights of its own.
+    /// The head's forward. A joined tail adds a row, if a measured width holds both and the drafter has weights of its
+    /// own.
     fn head(&self) -> Result<StageRun, TableError> {
         match self.tail {
             Tail::Joined => {
@@ -232,8 +234,8 @@ impl TreeStep<'_> {
         }
     }
 
-    /// One growth, as measured at as many nodes. Levels of a template are of any size: as many growths of the widest measured as
-    /// they hold, and one of the smallest that holds the rest.
+    /// One growth, as measured at as many nodes. Levels of a template are of any size: as many growths of the widest
+    /// measured as they hold, and one of the smallest that holds the rest.
     fn grow(&self, growth: Growth) -> Result<StageRun, TableError> {
         let stage = Stage::Host(StepStage::Grow);
         let measured = self.table.widths(&stage);

@@ -9,7 +9,8 @@ use crate::planner::{
     price::{objective::mean_step, prompt_speed::PromptSpeed},
 };
 
-/// Steps of one shape by what decides their time, `K`: the width they ran at, or the depth they drafted to and the width.
+/// Steps of one shape by what decides their time, `K`: the width they ran at, or the depth they drafted to and the
+/// width.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally<K> {
     accepted: AcceptedLengths,
@@ -45,8 +46,8 @@ pub(in crate::planner) struct Priced {
 }
 
 impl<K: Copy + Ord> Tally<K> {
-    /// Counts a step of the prompt at `place` that accepted `length` drafted tokens and emitted `most` tokens at most. Prompts come one
-    /// after the other.
+    /// Counts a step of the prompt at `place` that accepted `length` drafted tokens and emitted `most` tokens at most.
+    /// Prompts come one after the other.
     pub fn record(&mut self, place: usize, length: usize, most: usize, kind: K) {
         self.accepted.record(length, most);
         *self.steps.entry(kind).or_default() += 1;

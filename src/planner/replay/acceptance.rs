@@ -14,8 +14,8 @@ pub struct AcceptedLengths {
 }
 
 impl AcceptedLengths {
-    /// Counts one step that accepted `length` drafted tokens and emitted them and a bonus token, but `most` at most: the
-    /// last step of a request is cut after an end token or at a limit.
+    /// Counts one step that accepted `length` drafted tokens and emitted them and a bonus token, but `most` at most:
+    /// the last step of a request is cut after an end token or at a limit.
     pub fn record(&mut self, length: usize, most: usize) {
         if self.steps_by_length.len() <= length {
             self.steps_by_length.resize(length + 1, 0);
@@ -52,8 +52,8 @@ impl AcceptedLengths {
     }
 }
 
-/// Share of the nodes walked by the verifier, among those the drafter expanded, where the verifier's token was the drafter's
-/// r-th candidate, for r = 1 to the largest `top_k`. Empty without steps.
+/// Share of the nodes walked by the verifier, among those the drafter expanded, where the verifier's token was the
+/// drafter's r-th candidate, for r = 1 to the largest `top_k`. Empty without steps.
 pub fn acceptance_by_rank(traces: &[&Trace]) -> Vec<f64> {
     let ranks = traces.iter().map(|trace| trace.top_k as usize).max().unwrap_or(0);
     let mut hits = vec![0u64; ranks];

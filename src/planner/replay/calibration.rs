@@ -1,10 +1,10 @@
 //! Calibration: how probable it is that the verifier accepts a drafted node, given the drafter's score and the depth.
 //!
-//! A drafter's score of a path (a product of its own probabilities, or whatever a drafter without a model ranks by) says which
-//! node is better, not how good. Recorded steps say both: every node of a verified tree was accepted or not. Per depth the
-//! nodes are put into bins of about equal count by score, the share accepted in a bin is shrunk towards the share that
-//! nodes of like score have at all depths, and pooling adjacent violators makes it rise with the score (isotonic
-//! regression: Barlow et al., *Statistical Inference under Order Restrictions*, 1972).
+//! A drafter's score of a path (a product of its own probabilities, or whatever a drafter without a model ranks by)
+//! says which node is better, not how good. Recorded steps say both: every node of a verified tree was accepted or not.
+//! Per depth the nodes are put into bins of about equal count by score, the share accepted in a bin is shrunk towards
+//! the share that nodes of like score have at all depths, and pooling adjacent violators makes it rise with the score
+//! (isotonic regression: Barlow et al., *Statistical Inference under Order Restrictions*, 1972).
 use crate::{
     plan::{Calibration, HeldOut, INTERVALS, Interval, Knot},
     policy::probability,

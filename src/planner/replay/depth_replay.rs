@@ -19,8 +19,8 @@ pub(in crate::planner) struct DepthPolicy {
     pub(in crate::planner) depths: DepthCosts,
 }
 
-/// Replays the steps of `trees`, all with predicted depths, under every policy. Steps count by the depth they drafted to and the width they
-/// ran at.
+/// Replays the steps of `trees`, all with predicted depths, under every policy. Steps count by the depth they drafted
+/// to and the width they ran at.
 pub(in crate::planner) fn replay_depths(
     trees: &ValuedTrees<'_>,
     policies: &[DepthPolicy],

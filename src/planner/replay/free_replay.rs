@@ -9,8 +9,8 @@ use crate::{
     policy::RowScratch,
 };
 
-/// Replays `traces` step by step: propose, accept the longest path the recorded output follows, emit one more token. Steps count by
-/// the width they ran at.
+/// Replays `traces` step by step: propose, accept the longest path the recorded output follows, emit one more token.
+/// Steps count by the width they ran at.
 ///
 /// The first output token comes from prefill and is the first root. `choice` says how much of a proposal is verified;
 /// the step runs at the smallest of its widths that holds that. The end of a recorded output shortens no proposal:

@@ -1,8 +1,8 @@
 //! Recorded steps as trees of one draft width, grown once for all the ways in which their rows may be chosen.
 //!
-//! A smaller tree than the recorded one is grown from the recorded candidates by the same [`Frontier`]. The tree of every depth is a prefix
-//! of that of the full depth. Nodes are then valued, by the drafter or by a calibration, and ordered by value: which of them a number of rows
-//! holds, and what they are expected to give, follows for every depth.
+//! A smaller tree than the recorded one is grown from the recorded candidates by the same [`Frontier`]. The tree of
+//! every depth is a prefix of that of the full depth. Nodes are then valued, by the drafter or by a calibration, and
+//! ordered by value: which of them a number of rows holds, and what they are expected to give, follows for every depth.
 use ygg_profiler::{Candidate, DrafterName, Expansion, StepTrace, Trace};
 
 use crate::planner::{

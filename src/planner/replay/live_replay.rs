@@ -1,8 +1,10 @@
-//! Replaying recorded steps of drafters that learn from the verifier: the trees as they were drafted, with fewer rows verified.
+//! Replaying recorded steps of drafters that learn from the verifier: the trees as they were drafted, with fewer rows
+//! verified.
 //!
-//! What such a drafter proposes depends on the rows that earlier steps verified, so a step cannot be drafted again without the
-//! model. A recording answers for its own shape, and for those of fewer rows down to the next narrower recording: their steps
-//! verify the recorded trees' best nodes, as drafted by a drafter that saw some more rows than it would have.
+//! What such a drafter proposes depends on the rows that earlier steps verified, so a step cannot be drafted again
+//! without the model. A recording answers for its own shape, and for those of fewer rows down to the next narrower
+//! recording: their steps verify the recorded trees' best nodes, as drafted by a drafter that saw some more rows than
+//! it would have.
 use ygg_profiler::{LiveStep, LiveTrace};
 
 use crate::planner::{

@@ -1,7 +1,8 @@
 //! Recorded candidates as if their drafter had valued them at a lower temperature.
 //!
-//! A substitute's first candidate is accepted more often than its probability says, so trees that grow by sharper values go deeper where that pays
-//! (SubSpec, <https://arxiv.org/abs/2509.18344>). Candidates and their order do not depend on the temperature, and answers never do.
+//! A substitute's first candidate is accepted more often than its probability says, so trees that grow by sharper
+//! values go deeper where that pays (SubSpec, <https://arxiv.org/abs/2509.18344>). Candidates and their order do not
+//! depend on the temperature, and answers never do.
 use ygg_profiler::{Candidate, Expansion, PromptTrace, StepTrace, Trace};
 
 use crate::plan::DrafterKind;
@@ -15,8 +16,8 @@ pub(in crate::planner) fn temperatures(kind: &DrafterKind, recorded: f32) -> Vec
     std::iter::once(recorded).chain(TEMPERATURES.into_iter().filter(is_sharper)).collect()
 }
 
-/// The trace at a temperature at or below the one it was recorded at. Tokens beyond the recorded candidates of a node count as if each had the
-/// probability of the last: the more that is, the nearer to what they had.
+/// The trace at a temperature at or below the one it was recorded at. Tokens beyond the recorded candidates of a node
+/// count as if each had the probability of the last: the more that is, the nearer to what they had.
 pub(in crate::planner) fn sharpened(trace: &Trace, temperature: f32) -> Trace {
     if temperature == trace.draft_temperature {
         return trace.clone();
@@ -42,7 +43,8 @@ pub(in crate::planner) fn sharpened(trace: &Trace, temperature: f32) -> Trace {
     }
 }
 
-/// Candidates whose probabilities, and those of all other tokens, are raised to a power of 1 or more and made to sum to 1 again.
+/// Candidates whose probabilities, and those of all other tokens, are raised to a power of 1 or more and made to sum to
+/// 1 again.
 fn sharper(candidates: &[Candidate], power: f64) -> Vec<Candidate> {
     let Some(last) = candidates.last() else { return Vec::new() };
     let last = f64::from(last.log_prob);

@@ -1,10 +1,10 @@
 //! Replaying recorded steps with smaller Equal-Growth Trees: acceptance of every shape off one trace, without models.
 //!
-//! A trace holds the tree of the largest shape and the candidates of every node it expanded, at every place of the recorded
-//! answers. A smaller tree is grown from those candidates ([`GrownTrees`]), pruned by value as [`crate::tree::select`]
-//! does, and walked along the tokens the verifier emitted. So every shape takes its own steps along the answers: the next one stands
-//! after the tokens that the last one emitted. A node that the smaller tree forwards but the recorded one never did has no candidates;
-//! a shape that needs too many such nodes is refused.
+//! A trace holds the tree of the largest shape and the candidates of every node it expanded, at every place of the
+//! recorded answers. A smaller tree is grown from those candidates ([`GrownTrees`]), pruned by value as
+//! [`crate::tree::select`] does, and walked along the tokens the verifier emitted. So every shape takes its own steps
+//! along the answers: the next one stands after the tokens that the last one emitted. A node that the smaller tree
+//! forwards but the recorded one never did has no candidates; a shape that needs too many such nodes is refused.
 use ygg_profiler::{DrafterName, Trace};
 
 use crate::planner::{
@@ -54,7 +54,8 @@ pub(in crate::planner) struct StepPlace {
 }
 
 impl StepPlace {
-    /// Whether the shape takes a step at this place of a recorded answer, which comes after the places asked for before.
+    /// Whether the shape takes a step at this place of a recorded answer, which comes after the places asked for
+    /// before.
     pub(in crate::planner) fn is_at(&mut self, prompt: usize, context: u32) -> bool {
         if self.prompt != prompt {
             *self = Self { prompt, context: 0 };
@@ -69,13 +70,13 @@ impl StepPlace {
 }
 
 impl TreeReplay {
-    /// Replays the answers of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth d the traces
-    /// have and verifying as many rows as each of `choices[d - 1]` says, none of which is as wide as another. Nodes are
-    /// worth what `calibration` says, else the drafter's probability of their path.
+    /// Replays the answers of `traces`, all of one drafter, with `draft_width` nodes per growth, at every depth d the
+    /// traces have and verifying as many rows as each of `choices[d - 1]` says, none of which is as wide as another.
+    /// Nodes are worth what `calibration` says, else the drafter's probability of their path.
     ///
     /// # Panics
-    /// If there is no trace, `draft_width` is 0 or above a trace's `top_k`, which would starve the first growth, or a depth
-    /// has no entry in `choices`.
+    /// If there is no trace, `draft_width` is 0 or above a trace's `top_k`, which would starve the first growth, or a
+    /// depth has no entry in `choices`.
     pub fn new(
         traces: &[&Trace],
         draft_width: u32,
@@ -155,8 +156,8 @@ pub fn judge_trees(traces: &[&Trace], draft_width: u32) -> Vec<JudgedNode> {
     GrownTrees::new(traces, draft_width).judged()
 }
 
-/// Adds the nodes of a tree whose outcome `verified`, the verifier's own tokens after the root, tells: all but those below its
-/// last token.
+/// Adds the nodes of a tree whose outcome `verified`, the verifier's own tokens after the root, tells: all but those
+/// below its last token.
 pub(in crate::planner) fn judge(
     tree: &TokenTree,
     prompt: usize,

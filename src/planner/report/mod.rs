@@ -1,5 +1,5 @@
-//! Reports on plans: [`text`] shows one on a screen and [`json`] all of it, [`explain()`] says why it is as it is, [`diff()`] in what two
-//! differ.
+//! Reports on plans: [`text`] shows one on a screen and [`json`] all of it, [`explain()`] says why it is as it is,
+//! [`diff()`] in what two differ.
 
 pub mod diff;
 pub mod explain;

@@ -24,8 +24,9 @@ const DIGEST: usize = 12;
 const LINES: usize = 24;
 const FEWEST_LOSERS: usize = 3;
 
-/// The plan on one screen: what is chosen, what that promises, what every other drafter lost by, and what all of it rests on. Ages are told as
-/// of `now`. Lines have at most 100 columns; [`explain`](super::explain::text) has the whole.
+/// The plan on one screen: what is chosen, what that promises, what every other drafter lost by, and what all of it
+/// rests on. Ages are told as of `now`. Lines have at most 100 columns; [`explain`](super::explain::text) has the
+/// whole.
 ///
 /// # Panics
 /// If the plan is not valid.
@@ -35,8 +36,8 @@ pub fn text(plan: &Plan, now: UnixTime) -> String {
     out
 }
 
-/// The plan as JSON: its fields, the alternatives spelled out, with the chosen sub-plan and the findings of the table as well
-/// them. Of a depth network its sizes stand for its weights, which are for programs of this build alone.
+/// The plan as JSON: its fields, the alternatives spelled out, with the chosen sub-plan and the findings of the table
+/// as well them. Of a depth network its sizes stand for its weights, which are for programs of this build alone.
 pub fn json(plan: &Plan) -> Value {
     let findings: Vec<String> = plan.table.findings().iter().map(ToString::to_string).collect();
     let mut out = value!({ "chosen": plan.bands[0].chosen(), "findings": findings, "plan": plan });

@@ -37,7 +37,8 @@ pub fn verdict(plan: &Plan, band: &Band) -> Verdict {
     Verdict { gain, advice: advice(plan, band) }
 }
 
-/// The cells by which the chosen step is judged against a plain one: forwards of one row, and of the rows that it may verify.
+/// The cells by which the chosen step is judged against a plain one: forwards of one row, and of the rows that it may
+/// verify.
 fn judged<'p>(plan: &'p Plan, width: impl Fn(u32) -> bool + 'p) -> impl Iterator<Item = &'p Summary> {
     let contexts = plan.table.contexts();
     let priced_at = plan.context();
@@ -98,7 +99,8 @@ fn is_notable(plan: &Plan, stage: &Stage) -> bool {
     longest_us >= NOTABLE * plan.bands[0].chosen().first().predicted.ar_tpot_us
 }
 
-/// What is odd about the latencies measured: noisy cells of a stage in one line, and nothing of stages that take no notable time.
+/// What is odd about the latencies measured: noisy cells of a stage in one line, and nothing of stages that take no
+/// notable time.
 pub(in crate::planner) fn findings(plan: &Plan) -> Vec<String> {
     let is_notable = |stage: &Stage| is_notable(plan, stage);
     let mut noisy: BTreeMap<Stage, Vec<(Cell, f64)>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Which depths the steps of a shape may choose among and what each costs; then what choosing gives over the recorded steps.
+//! Which depths the steps of a shape may choose among and what each costs; then what choosing gives over the recorded
+//! steps.
 use ygg_profiler::{TableError, Trace};
 
 use crate::plan::{Calibration, DepthCost, DepthCosts, RowChoice, Schedule, Shape, step_us};
@@ -37,7 +38,8 @@ pub(in crate::planner) struct ReplayedDepths {
 }
 
 impl DepthSearch<'_> {
-    /// Replays every shape, all of one draft width and replayed at fixed depths; none unless every step has predictions.
+    /// Replays every shape, all of one draft width and replayed at fixed depths; none unless every step has
+    /// predictions.
     pub(in crate::planner) fn replayed(&self, shapes: &[Shape]) -> Result<Vec<ReplayedDepths>, TableError> {
         let is_predicted = |trace: &&Trace| trace.steps().all(|step| !step.predicted.is_empty());
         if !self.traces.iter().all(is_predicted) {

@@ -66,8 +66,8 @@ pub(in crate::planner) fn measured_division<'a>(
     })
 }
 
-/// For each number of bits that a substitute was recorded with, and for none, the split within the budget with the least time per token, and
-/// the tree that it takes; those that fit nowhere or that the fix excludes are missing.
+/// For each number of bits that a substitute was recorded with, and for none, the split within the budget with the
+/// least time per token, and the tree that it takes; those that fit nowhere or that the fix excludes are missing.
 ///
 /// # Errors
 /// [`SearchError::Budget`] or [`SearchError::Fits`]; else as the profile's own parts say.

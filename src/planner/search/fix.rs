@@ -1,5 +1,5 @@
-//! What a user fixes of a plan: `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`, or
-//! any part of it.
+//! What a user fixes of a plan:
+//! `--fix drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`, or any part of it.
 use std::fmt;
 
 use crate::plan::{DepthRule, GrowthRule, RowRule, Schedule, Shape};
@@ -52,10 +52,10 @@ pub enum Objective {
 }
 
 impl Fix {
-    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`; every part may be left
-    /// out, none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `growth` may be `sequoia` or
-    /// `kary`, `schedule` may be `head_ahead`, `one_launch`,
-    /// `device_walk`, `two_launches` or `whole_step`, and `objective` may be `speedup`.
+    /// Reads `drafter=D,Dd=4,Wd=4,Wv=16,rows=all,predictor=on,growth=egt,schedule=plain,objective=aal`; every part may
+    /// be left out, none may come twice. `Wv` may be `nodes`, `rows` may be `best`, `predictor` may be `off`, `growth`
+    /// may be `sequoia` or `kary`, `schedule` may be `head_ahead`, `one_launch`, `device_walk`, `two_launches` or
+    /// `whole_step`, and `objective` may be `speedup`.
     ///
     /// # Errors
     /// [`SearchError::FixSyntax`] names the part that is wrong.

@@ -1,5 +1,5 @@
-//! The search of drafters that run no model: those whose proposals are replayed from the recorded requests, and those that learn from
-//! the verifier and were recorded live.
+//! The search of drafters that run no model: those whose proposals are replayed from the recorded requests, and those
+//! that learn from the verifier and were recorded live.
 use ygg_profiler::{DrafterName, LivePrompt, LiveTrace, Stage, TokenTrace};
 
 use crate::plan::{DepthChoice, DepthRule, GrowthChoice, ReplayDrafter, RowChoice, Schedule, Shape};
@@ -71,8 +71,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A drafter that learns from the verifier: shapes as they were recorded, with fewer rows verified down to what the next
-    /// narrower recording answers for.
+    /// A drafter that learns from the verifier: shapes as they were recorded, with fewer rows verified down to what the
+    /// next narrower recording answers for.
     pub(in crate::planner) fn live_drafter(
         &self,
         origin: &Origin<'_>,
@@ -159,8 +159,8 @@ impl Search<'_> {
     }
 }
 
-/// The places of a recording's prompts among `requests`, which were recorded in the same order from the same prompts; one that the request at
-/// its place did not begin as comes after them all.
+/// The places of a recording's prompts among `requests`, which were recorded in the same order from the same prompts;
+/// one that the request at its place did not begin as comes after them all.
 fn places_among(requests: &[TokenTrace], trace: &LiveTrace) -> Vec<usize> {
     let began_as = |prompt: &LivePrompt, request: &TokenTrace| {
         let begin = prompt.steps.first().map(|step| (step.context as usize, step.tokens.first()));

@@ -21,8 +21,8 @@ pub type Searching<'a> = &'a mut dyn FnMut(usize, usize);
 /// Searches the plan that follows from a profile, within what `fix` leaves open; it says that it was made at `made_at`.
 ///
 /// # Errors
-/// [`Error`] of kind `Input` when the profile cannot be used, a corpus store of it is absent or another, or nothing satisfies the
-/// fix.
+/// [`Error`] of kind `Input` when the profile cannot be used, a corpus store of it is absent or another, or nothing
+/// satisfies the fix.
 pub fn plan_from_profile(profile: &Profile, fix: &Fix, made_at: UnixTime) -> Result<Plan, Error> {
     plan_from_profile_watched(profile, fix, made_at, &mut |_, _| {})
 }
@@ -40,11 +40,12 @@ pub fn plan_from_profile_watched(
     plan(profile, (fix, None), made_at, progress)
 }
 
-/// [`plan_from_profile_watched`] of a profile whose weights are streamed from a file, within a budget of memory: which of them stay is chosen
-/// together with drafters and shapes, and the plan is for that.
+/// [`plan_from_profile_watched`] of a profile whose weights are streamed from a file, within a budget of memory: which
+/// of them stay is chosen together with drafters and shapes, and the plan is for that.
 ///
 /// # Errors
-/// As [`plan_from_profile`], and for a budget that is too small, needs no streaming, or that the profile says nothing of.
+/// As [`plan_from_profile`], and for a budget that is too small, needs no streaming, or that the profile says nothing
+/// of.
 pub fn plan_within_memory(
     profile: &Profile,
     fix: &Fix,
@@ -55,8 +56,8 @@ pub fn plan_within_memory(
     plan(profile, (fix, Some(budget)), made_at, progress)
 }
 
-/// The plan of a first use: where a budget of memory was divided, for the best division of it, as far as the profile says
-/// what steps take at others.
+/// The plan of a first use: where a budget of memory was divided, for the best division of it, as far as the profile
+/// says what steps take at others.
 ///
 /// # Errors
 /// As [`plan_from_profile`].

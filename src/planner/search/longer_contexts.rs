@@ -1,5 +1,5 @@
-//! The search of what a drafter's steps do at longer contexts than were recorded: its best shape is searched again at every longer
-//! context that was measured, with draft width, growth, schedule and rules as they are.
+//! The search of what a drafter's steps do at longer contexts than were recorded: its best shape is searched again at
+//! every longer context that was measured, with draft width, growth, schedule and rules as they are.
 use crate::plan::{ContextRange, RecordedAs, Stage, SubPlan, Unseen, step_us};
 use crate::planner::{
     Fix, FixedWidth, FreeDrafter, SearchError,
@@ -16,8 +16,8 @@ use crate::planner::{
 const LONGER: u32 = 2;
 
 impl Search<'_> {
-    /// The context ranges of a drafter's best shape, `best`, as far as enough was measured: the first context at which its stages were not
-    /// measured ends them.
+    /// The context ranges of a drafter's best shape, `best`, as far as enough was measured: the first context at which
+    /// its stages were not measured ends them.
     ///
     /// # Errors
     /// As the search of a drafter.
@@ -47,7 +47,8 @@ impl Search<'_> {
         Ok(ranges)
     }
 
-    /// The best steps of the drafter at one context, and what to expect of them on other prompts; `None` where they were not measured.
+    /// The best steps of the drafter at one context, and what to expect of them on other prompts; `None` where they
+    /// were not measured.
     fn at_context(
         &self,
         context: u32,
@@ -63,7 +64,8 @@ impl Search<'_> {
         if !has_all {
             return Ok(None);
         }
-        // The trees of a recording are as deep as it, and fewer of their rows may be verified; the device prunes to one width.
+        // The trees of a recording are as deep as it, and fewer of their rows may be verified; the device prunes to one
+        // width.
         let is_live = drafter.facts().recorded_as == RecordedAs::LiveSteps;
         let limits = Fix {
             drafter: Some(name.to_string()),

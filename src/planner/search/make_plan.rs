@@ -26,16 +26,17 @@ use crate::planner::{
     },
 };
 
-/// Makes the plan that follows from `profile` on one thread, within what `fix` leaves open. The plan says that it was made at `made_at`;
-/// nothing else depends on that.
+/// Makes the plan that follows from `profile` on one thread, within what `fix` leaves open. The plan says that it was
+/// made at `made_at`; nothing else depends on that.
 ///
-/// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is searched by
-/// itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a free drafter need not be
-/// among those it would try. A drafter without evidence is no candidate: the plan says so in [`Band::left_out`].
+/// `free_drafters` holds every drafter of the profile that runs no model. Every temperature that was recorded is
+/// searched by itself; one above 0 at which nothing satisfies the fix gets no band. A fixed depth or draft width of a
+/// free drafter need not be among those it would try. A drafter without evidence is no candidate: the plan says so in
+/// [`Band::left_out`].
 ///
 /// # Errors
-/// [`SearchError`]: an unusable profile, no evidence for the drafter that `fix` names, an unmeasured width or a fix that
-/// nothing satisfies.
+/// [`SearchError`]: an unusable profile, no evidence for the drafter that `fix` names, an unmeasured width or a fix
+/// that nothing satisfies.
 ///
 /// # Panics
 /// If `free_drafters` lacks a drafter of the profile that runs no model.
@@ -48,8 +49,8 @@ pub fn make_plan(
     make_plan_watched(profile, free_drafters, fix, made_at, NonZero::<usize>::MIN, &mut |_, _| {})
 }
 
-/// [`make_plan`] on `threads` threads at most; `progress` gets (drafters searched, drafters in all). The plan does not depend on the number
-/// of threads.
+/// [`make_plan`] on `threads` threads at most; `progress` gets (drafters searched, drafters in all). The plan does not
+/// depend on the number of threads.
 ///
 /// # Errors
 /// As [`make_plan`].
@@ -127,7 +128,8 @@ fn asks_for(fix: &Fix, name: &DrafterName, kind: &DrafterKind) -> bool {
 }
 
 impl Search<'_> {
-    /// Every shape of the drafter at a place of the profile, with its implementation if it is replayed; none of one that drafts nothing.
+    /// Every shape of the drafter at a place of the profile, with its implementation if it is replayed; none of one
+    /// that drafts nothing.
     ///
     /// # Errors
     /// [`SearchError::NoEvidence`] of a drafter that is no candidate, or another one that ends the search.
@@ -207,8 +209,8 @@ impl Search<'_> {
         Ok(Judged { points, best, predicted_depth_speedups, refused, left_out })
     }
 
-    /// What is decided for requests like those recorded, with no other substitute than that of these bits, if any are given; and every trained
-    /// predictor with what it gains.
+    /// What is decided for requests like those recorded, with no other substitute than that of these bits, if any are
+    /// given; and every trained predictor with what it gains.
     fn band(
         &self,
         plain: &SubPlan,

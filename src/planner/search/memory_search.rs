@@ -1,9 +1,10 @@
 //! Within a budget of memory: which weights stay, the bits of the substitute, and the trees, chosen together.
 //!
-//! A matrix in memory saves its reading, once a step. It takes memory from the substitute, and time from every draft, as it has more bits than
-//! its substitute. So neither as many as fit nor as few as possible are best of all: for every number of bits, all splits that fit are priced
-//! with all shapes whose acceptance was recorded ([`best_divisions`]), at steps of the plain schedule that verify all their rows. The best
-//! split of each is then planned in full. Acceptance is that of the recorded split, as a substitute of other matrices was not recorded.
+//! A matrix in memory saves its reading, once a step. It takes memory from the substitute, and time from every draft,
+//! as it has more bits than its substitute. So neither as many as fit nor as few as possible are best of all: for every
+//! number of bits, all splits that fit are priced with all shapes whose acceptance was recorded ([`best_divisions`]),
+//! at steps of the plain schedule that verify all their rows. The best split of each is then planned in full.
+//! Acceptance is that of the recorded split, as a substitute of other matrices was not recorded.
 use std::num::NonZero;
 
 use ygg_profiler::{Profile, UnixTime};
@@ -18,13 +19,13 @@ use crate::planner::{
     },
 };
 
-/// Makes the plan of a profile whose weights are streamed within a budget of memory, as [`make_plan_watched`] does for the division of memory
-/// that was measured. Times at other divisions are derived from the measured ones; the plan says which division it is for
-/// ([`Header::memory`](crate::plan::Header::memory)), and is bound to it.
+/// Makes the plan of a profile whose weights are streamed within a budget of memory, as [`make_plan_watched`] does for
+/// the division of memory that was measured. Times at other divisions are derived from the measured ones; the plan says
+/// which division it is for ([`Header::memory`](crate::plan::Header::memory)), and is bound to it.
 ///
 /// # Errors
-/// [`SearchError::Budget`] and [`SearchError::Fits`] for a budget that is too small, or needs no streaming, [`SearchError::Division`] for a
-/// profile from which other divisions cannot be priced; else as `make_plan_watched`.
+/// [`SearchError::Budget`] and [`SearchError::Fits`] for a budget that is too small, or needs no streaming,
+/// [`SearchError::Division`] for a profile from which other divisions cannot be priced; else as `make_plan_watched`.
 ///
 /// # Panics
 /// As `make_plan_watched`.
@@ -76,7 +77,8 @@ pub fn make_plan_within(
     Ok(plan)
 }
 
-/// Time of a token to expect on other prompts, as the mean of requests of these temperatures, or of greedy ones where there are none.
+/// Time of a token to expect on other prompts, as the mean of requests of these temperatures, or of greedy ones where
+/// there are none.
 fn expected_us(plan: &Plan, temperatures: &[f32]) -> f64 {
     let temperatures = if temperatures.is_empty() { &[0.0] } else { temperatures };
     let expected_us = |temperature: &f32| {

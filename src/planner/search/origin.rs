@@ -216,8 +216,8 @@ pub(in crate::planner) fn speculative(
     verify_widths.iter().map(shape).filter(makes_sense)
 }
 
-/// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else the
-/// shortest measured.
+/// The context that all drafters are compared at: the mean of the recorded steps, else of the recorded requests, else
+/// the shortest measured.
 pub(in crate::planner) fn reference_context(recorded: &Recorded<'_>, table: &LatencyTable) -> u32 {
     let mean = |contexts: Vec<u64>| {
         let count = contexts.len() as u64;

@@ -14,8 +14,8 @@ use crate::planner::{Fix, FreeDrafter, SearchError, judge::selection::Found, sea
 /// What was found of one drafter at one temperature.
 pub(in crate::planner) type Searched = Result<Found, SearchError>;
 
-/// Searches every drafter of the profile at every temperature; `progress` gets (drafters searched, drafters in all). The result, by search
-/// and then by the place of the drafter in the profile, is the same on any number of threads.
+/// Searches every drafter of the profile at every temperature; `progress` gets (drafters searched, drafters in all).
+/// The result, by search and then by the place of the drafter in the profile, is the same on any number of threads.
 pub(in crate::planner) fn search_drafters(
     searches: &[Search<'_>],
     free_drafters: &mut [FreeDrafter<'_>],

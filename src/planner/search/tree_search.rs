@@ -1,5 +1,5 @@
-//! The search of drafters that run a model: every measured draft width, depth and verify width of their trees, under every schedule and
-//! rule of rows that the fix leaves open.
+//! The search of drafters that run a model: every measured draft width, depth and verify width of their trees, under
+//! every schedule and rule of rows that the fix leaves open.
 use std::ops::RangeInclusive;
 
 use ygg_profiler::Trace;
@@ -184,7 +184,8 @@ impl Search<'_> {
     /// What was recorded of a drafter.
     ///
     /// # Errors
-    /// [`SearchError::NoEvidence`] without recorded steps or latencies, [`SearchError::Plan`] where recordings do not go together.
+    /// [`SearchError::NoEvidence`] without recorded steps or latencies, [`SearchError::Plan`] where recordings do not
+    /// go together.
     fn recorded_trees(&self, origin: &Origin<'_>) -> Result<RecordedTrees<'_>, SearchError> {
         let traces = self.traces_of(origin.name);
         let lacks = |expected| SearchError::NoEvidence { drafter: origin.name.clone(), expected };

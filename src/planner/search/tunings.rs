@@ -16,8 +16,8 @@ pub const FEWEST_ROUNDS: usize = 7;
 
 /// The tunings that differ from the default, in the order measured.
 ///
-/// A tuning wins if it beat the default by [`TUNING_MARGIN`] in three of four rounds; of those that did, the one with the
-/// largest median gain.
+/// A tuning wins if it beat the default by [`TUNING_MARGIN`] in three of four rounds; of those that did, the one with
+/// the largest median gain.
 pub fn choose_tunings(measured: &[TuningMeasurement]) -> Vec<ChosenTuning> {
     measured.iter().filter_map(choose).collect()
 }

@@ -1,4 +1,5 @@
-//! Plans by temperature: each is what a profile of that temperature alone speaks for, and all of it survives, shows and compares.
+//! Plans by temperature: each is what a profile of that temperature alone speaks for, and all of it survives, shows and
+//! compares.
 use ygg_profiler::{CellSamples, Profile, TokenTrace};
 
 use super::{

@@ -85,7 +85,8 @@ impl Judge<'_> {
     fn place(&self, tree: &NaiveTree, depth: u32, widest: usize, worth: f64, is_told: bool) -> usize {
         let holds = (0..=widest).find(|i| VERIFY_WIDTHS[*i] as usize >= tree.nodes.len()).unwrap_or(widest);
         match self.rule {
-            // Steps of fixed depth have one width; those with predicted depths run at the smallest that holds their tree.
+            // Steps of fixed depth have one width; those with predicted depths run at the smallest that holds their
+            // tree.
             RowRule::Widest => {
                 if is_told {
                     holds

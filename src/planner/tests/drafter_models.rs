@@ -1,4 +1,5 @@
-//! Drafter models with a cache of their own: heads are drafted ahead where verifications together with their tails were measured and that pays.
+//! Drafter models with a cache of their own: heads are drafted ahead where verifications together with their tails were
+//! measured and that pays.
 use ygg_profiler::{DrafterFile, Profile, Stage, StepStage};
 
 use super::{
@@ -10,7 +11,8 @@ use crate::planner::SearchError;
 
 const VERIFY_US: [f64; 5] = [90.0, 92.0, 95.0, 97.0, 99.0];
 
-/// A profile whose tails cost `tail_us` in addition to a verification, if they were measured, on a machine whose device walks or does not.
+/// A profile whose tails cost `tail_us` in addition to a verification, if they were measured, on a machine whose device
+/// walks or does not.
 fn profiled(tail_us: Option<f64>, walks: bool) -> Profile {
     let trace = record(&Oracle { seed: 5, skill: 95 }, 30, 4, DEPTH, 5);
     let mut cells = cells(&VERIFY_US, &[20.0; 3]);

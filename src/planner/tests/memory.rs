@@ -24,8 +24,8 @@ const FIXED: u64 = 100;
 const SLOT: u64 = 1;
 const SESSION: u64 = 20;
 const CONTEXT: u32 = 50;
-/// Bits of substitutes, how often, of 100, the verifier follows their candidates, and their time per byte of the model's matrices, of the
-/// model's own.
+/// Bits of substitutes, how often, of 100, the verifier follows their candidates, and their time per byte of the
+/// model's matrices, of the model's own.
 const SUBSTITUTES: [(u32, u64, f64); 3] = [(2, 45, 0.3), (3, 80, 0.4), (4, 95, 0.55)];
 /// What fixes everything that the division is not chosen with.
 const PLAIN: &str = "rows=all,predictor=off,schedule=plain";
@@ -155,7 +155,8 @@ fn times_at_every_split_are_those_that_would_be_measured_there() {
     }
 }
 
-/// For each number of bits, the least time per token over all splits that fit and all shapes, by plans of profiles that were measured there.
+/// For each number of bits, the least time per token over all splits that fit and all shapes, by plans of profiles that
+/// were measured there.
 fn tried(truth: &Truth, bits: u32, bytes: u64) -> Option<(f64, usize, Shape)> {
     let mut best: Option<(f64, usize, Shape)> = None;
     let session = SESSION + SLOT * u64::from(CONTEXT);
@@ -289,8 +290,8 @@ fn what_cannot_be_divided_is_refused() {
     assert!(fixed.bands[0].chosen().drafter.facts().substitute_bits.is_some());
 }
 
-/// The profile as it is where the machine's speed drifts by more than the layers in memory take, and forwards without layers are measured again by
-/// themselves, when it is slow.
+/// The profile as it is where the machine's speed drifts by more than the layers in memory take, and forwards without
+/// layers are measured again by themselves, when it is slow.
 fn drifting(mut profile: Profile) -> Profile {
     const ROUNDS_US: [f64; 5] = [0.0, 3.7, -1.3, 0.0, 5.1];
     for CellSamples { cell, samples_us } in &mut profile.measurements {

@@ -1,4 +1,5 @@
-//! The temperature of a substitute's values: searched on the records, against trees grown the long way at every temperature.
+//! The temperature of a substitute's values: searched on the records, against trees grown the long way at every
+//! temperature.
 use ygg_profiler::{Candidate, Expansion, Profile, PromptTrace, StepTrace, Trace};
 
 use super::{

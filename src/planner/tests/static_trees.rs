@@ -1,5 +1,5 @@
-//! Trees that are the same at every step: their replay against filled trees, their search against eq. 3 written out, and what
-//! plans say of them.
+//! Trees that are the same at every step: their replay against filled trees, their search against eq. 3 written out,
+//! and what plans say of them.
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

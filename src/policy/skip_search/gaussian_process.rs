@@ -1,12 +1,12 @@
 //! Exact Gaussian-process regression over sets of groups, in storage reserved once.
 //!
-//! What SWIFT's interval Bayesian optimisation proposes by (<https://arxiv.org/abs/2410.06916>; upper confidence bound with
-//! kappa 2.5, noise 1e-2). The kernel is Matérn 5/2 over the Euclidean distance of the sets' 0/1 vectors, targets are
-//! standardised, and the length scale is the one of a small grid under which they are most likely (Rasmussen and Williams,
-//! *Gaussian Processes for Machine Learning*, 2006, algorithm 2.1).
+//! What SWIFT's interval Bayesian optimisation proposes by (<https://arxiv.org/abs/2410.06916>; upper confidence bound
+//! with kappa 2.5, noise 1e-2). The kernel is Matérn 5/2 over the Euclidean distance of the sets' 0/1 vectors, targets
+//! are standardised, and the length scale is the one of a small grid under which they are most likely (Rasmussen and
+//! Williams, *Gaussian Processes for Machine Learning*, 2006, algorithm 2.1).
 //!
-//! Its own code and no crate: `friedrich` and `egobox-gp` allocate for every prediction, which a decode step may not, cannot
-//! forget a point, and bring 40 and 110 crates for what is a Cholesky factor of at most 128 x 128.
+//! Its own code and no crate: `friedrich` and `egobox-gp` allocate for every prediction, which a decode step may not,
+//! cannot forget a point, and bring 40 and 110 crates for what is a Cholesky factor of at most 128 x 128.
 
 use crate::plan::GroupSet;
 
@@ -45,7 +45,8 @@ pub(super) fn covariance(distance: u32, scale: f64) -> f64 {
 }
 
 impl GaussianProcess {
-    /// A process of at most `most` points whose targets carry noise of the variance `noise`, in units of their own variance.
+    /// A process of at most `most` points whose targets carry noise of the variance `noise`, in units of their own
+    /// variance.
     pub(super) fn with_capacity(most: usize, noise: f64) -> Self {
         Self {
             most,
@@ -192,7 +193,8 @@ mod tests {
         a.iter().zip(b).map(|(a, b)| a * b).sum()
     }
 
-    /// The textbook: covariance matrices written out and inverted, the best scale by the likelihood with its determinant.
+    /// The textbook: covariance matrices written out and inverted, the best scale by the likelihood with its
+    /// determinant.
     fn slow(points: &[(GroupSet, f64)], noise: f64, at: &GroupSet) -> (Posterior, f64) {
         let count = points.len() as f64;
         let mean = points.iter().map(|(_, y)| y).sum::<f64>() / count;

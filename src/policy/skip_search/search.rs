@@ -98,8 +98,8 @@ pub struct SkipSearch {
 }
 
 impl SkipSearch {
-    /// A search that begins with `start` among the `groups` groups of a model, for a drafter of chains of at most `depth` tokens.
-    /// Sets that are tried keep the first and the last layer, whatever `start` does.
+    /// A search that begins with `start` among the `groups` groups of a model, for a drafter of chains of at most
+    /// `depth` tokens. Sets that are tried keep the first and the last layer, whatever `start` does.
     ///
     /// # Panics
     /// If there are more than [`GroupSet::MOST_GROUPS`] groups, or the window or the interval is 0.
@@ -192,8 +192,8 @@ impl SkipSearch {
         self.saved_us = (self.saved_us + self.settings.share * us).min(SAVED_TRIES * self.reserve_us());
     }
 
-    /// Takes note of a step that drafted: whether its first token was accepted. A text that the best set was not found for lets
-    /// acceptance fall, and then the search begins again (ours; SWIFT's never does).
+    /// Takes note of a step that drafted: whether its first token was accepted. A text that the best set was not found
+    /// for lets acceptance fall, and then the search begins again (ours; SWIFT's never does).
     pub fn drafted(&mut self, accepted: bool) {
         let SkipState { level, phase, is_scored, points, oldest, reopened, .. } = &mut self.state;
         level.add(accepted);
@@ -208,8 +208,8 @@ impl SkipSearch {
         }
     }
 
-    /// Whether a set may be tried now: the search goes on, and its share of the work so far pays for a try and for comparing the
-    /// best set on the same tokens.
+    /// Whether a set may be tried now: the search goes on, and its share of the work so far pays for a try and for
+    /// comparing the best set on the same tokens.
     pub fn may_try(&self) -> bool {
         let is_searching = matches!(self.state.phase, Phase::Searching { .. });
         is_searching && !self.open.is_empty() && self.saved_us >= self.reserve_us()
@@ -231,8 +231,8 @@ impl SkipSearch {
         self.tried_us += us;
     }
 
-    /// The set to try now: first of all the best one, which drafts already; then random ones, and every `interval`th that of the
-    /// Gaussian process.
+    /// The set to try now: first of all the best one, which drafts already; then random ones, and every `interval`th
+    /// that of the Gaussian process.
     pub fn candidate(&mut self) -> GroupSet {
         let Phase::Searching { tries, .. } = self.state.phase else { return self.state.best.set };
         if !self.state.is_scored {
@@ -245,8 +245,8 @@ impl SkipSearch {
         }
     }
 
-    /// Takes note of what a candidate reproduced. If it seems better than the best set, the best set has to reproduce the same
-    /// tokens ([`compared`](Self::compared)): texts differ in how easy they are.
+    /// Takes note of what a candidate reproduced. If it seems better than the best set, the best set has to reproduce
+    /// the same tokens ([`compared`](Self::compared)): texts differ in how easy they are.
     pub fn tried(&mut self, set: GroupSet, matchness: f64) -> bool {
         self.pay(&set);
         self.state.tries += 1;
@@ -269,8 +269,8 @@ impl SkipSearch {
         is_rival
     }
 
-    /// Takes note of what the best set reproduced of the tokens that the last candidate was tried on: the better of them is the
-    /// best now.
+    /// Takes note of what the best set reproduced of the tokens that the last candidate was tried on: the better of
+    /// them is the best now.
     pub fn compared(&mut self, rival: TriedSet, best_matchness: f64) {
         let best = self.state.best.set;
         self.pay(&best);

@@ -61,14 +61,14 @@ impl SkipCosts {
         Self { times, start_kept }
     }
 
-    /// Time of a whole forward of `rows` rows: at the smallest measured width that holds them, else at the widest as often as it
-    /// takes.
+    /// Time of a whole forward of `rows` rows: at the smallest measured width that holds them, else at the widest as
+    /// often as it takes.
     pub fn verify_us(&self, rows: u32) -> f64 {
         at_width(&self.times.verify, rows)
     }
 
-    /// Time of a forward of `rows` rows that keeps the share `kept` of the groups: the line through the forward that keeps all and
-    /// the one that was measured with the start set.
+    /// Time of a forward of `rows` rows that keeps the share `kept` of the groups: the line through the forward that
+    /// keeps all and the one that was measured with the start set.
     pub fn draft_us(&self, rows: u32, kept: f64) -> f64 {
         let (whole, start) = (at_width(&self.times.verify, rows), at_width(&self.times.draft, rows));
         let slope = (whole - start).max(0.0) / (1.0 - self.start_kept);
@@ -92,11 +92,12 @@ fn at_width(times: &[(u32, f64)], rows: u32) -> f64 {
     holds.unwrap_or_else(|| f64::from(rows.div_ceil(widest)) * most_us)
 }
 
-/// Expected speed-up over plain decoding of chains of at most `depth` drafted tokens, each accepted with probability `alpha` and
-/// drafted at the cost `c` of a plain step: `E = M alpha / ((M - 1) c + alpha)` with M tokens a step (SWIFT, eq. 6).
+/// Expected speed-up over plain decoding of chains of at most `depth` drafted tokens, each accepted with probability
+/// `alpha` and drafted at the cost `c` of a plain step: `E = M alpha / ((M - 1) c + alpha)` with M tokens a step
+/// (SWIFT, eq. 6).
 ///
-/// Of a chain that ends with the first token that is rejected, `1 + alpha + .. + alpha^(depth - 1)` tokens are drafted, M is 1 plus
-/// alpha times as many, and so E is M by 1 plus c times as many.
+/// Of a chain that ends with the first token that is rejected, `1 + alpha + .. + alpha^(depth - 1)` tokens are drafted,
+/// M is 1 plus alpha times as many, and so E is M by 1 plus c times as many.
 pub fn expected_speedup(alpha: f64, c: f64, depth: u32) -> f64 {
     let (mut drafted, mut reached) = (0.0, 1.0);
     for _ in 0..depth {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::storage::{SealError, StorageError};
 
-/// Why a corpus store cannot be used. The file's or the caller's fault, never the system's but for [`StoreError::Storage`].
+/// Why a corpus store cannot be used. The file's or the caller's fault, never the system's but for
+/// [`StoreError::Storage`].
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file cannot be opened or mapped.

@@ -129,8 +129,9 @@ impl CorpusStore {
         self.header.vocabulary
     }
 
-    /// The longest suffix of `text` of `shortest..=longest` tokens that goes on somewhere in the corpus: with a suffix its own
-    /// suffixes are there too, so the length is found by bisection, in `O(longest * log(tokens))` steps at most.
+    /// The longest suffix of `text` of `shortest..=longest` tokens that goes on somewhere in the corpus: with a suffix
+    /// its own suffixes are there too, so the length is found by bisection, in `O(longest * log(tokens))` steps at
+    /// most.
     ///
     /// # Panics
     /// If `longest` exceeds [`LONGEST_MATCH`].
@@ -162,9 +163,9 @@ impl CorpusStore {
         Occurrences { first, end }
     }
 
-    /// Shows every token that stands `offset` tokens after the beginning of the `occurrences`, which must be alike so far, with
-    /// the occurrences it stands in: tokens in ascending order. Of more than [`PROBES`] occurrences, tokens that stand in less
-    /// than one of [`PROBES`] may go unseen; counts are exact all the same.
+    /// Shows every token that stands `offset` tokens after the beginning of the `occurrences`, which must be alike so
+    /// far, with the occurrences it stands in: tokens in ascending order. Of more than [`PROBES`] occurrences, tokens
+    /// that stand in less than one of [`PROBES`] may go unseen; counts are exact all the same.
     ///
     /// # Panics
     /// If `offset` is not below [`SORTED_TOKENS`].
@@ -237,7 +238,8 @@ impl CorpusStore {
     }
 }
 
-/// The first of `from..to` that is not `before`, which holds for a beginning of them; some place of them if it does not.
+/// The first of `from..to` that is not `before`, which holds for a beginning of them; some place of them if it does
+/// not.
 fn partition(from: usize, to: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut from, mut to) = (from, to);
     while from < to {

@@ -96,8 +96,8 @@ impl Decoder {
         Ok(first.expect("nobody cancels it"))
     }
 
-    /// Begins a request: runs what the cache has not of its prompt, and returns the first token; `None` if it was cancelled
-    /// meanwhile. There is no step then, but another request may begin, which finds what was run.
+    /// Begins a request: runs what the cache has not of its prompt, and returns the first token; `None` if it was
+    /// cancelled meanwhile. There is no step then, but another request may begin, which finds what was run.
     ///
     /// # Errors
     /// [`SpeculateError`] for an empty or too long prompt, unknown token ids or sampling out of range; the last request
@@ -175,7 +175,8 @@ impl Decoder {
     }
 }
 
-/// Runs what is not committed of the prompt, forward by forward; gives the logits after it, or `None` if cancelled before.
+/// Runs what is not committed of the prompt, forward by forward; gives the logits after it, or `None` if cancelled
+/// before.
 pub(super) fn prefill<'s>(
     session: &'s mut Session,
     prompt: &[u32],

@@ -1,5 +1,6 @@
-//! Forced tokens: a drafter without guesses. Where a request's grammar leaves one text only, its tokens are run together in one
-//! forward, without drafting or drawing any of them; and what a grammar cannot take is not worth verifying.
+//! Forced tokens: a drafter without guesses. Where a request's grammar leaves one text only, its tokens are run
+//! together in one forward, without drafting or drawing any of them; and what a grammar cannot take is not worth
+//! verifying.
 //!
 //! Exact because the mask of each of these places holds one token, which plain decoding would draw, and because a row's
 //! bits do not depend on the width of its forward.
@@ -29,8 +30,8 @@ enum ForcedForward {
 }
 
 impl Step<'_> {
-    /// Emits the tokens that the grammar leaves no choice about, and draws the one after them. `None` if there are none or so few that a
-    /// step with drafts is better.
+    /// Emits the tokens that the grammar leaves no choice about, and draws the one after them. `None` if there are none
+    /// or so few that a step with drafts is better.
     ///
     /// # Errors
     /// [`SpeculateError`] when the session refuses.
@@ -75,8 +76,8 @@ impl Step<'_> {
         Ok(Some(StepReport { rows, accepted: certain }))
     }
 
-    /// Writes the tokens down that must follow, which the grammar accepts; their number. Each is asked for after the one before,
-    /// since of one encoding only the first is certain.
+    /// Writes the tokens down that must follow, which the grammar accepts; their number. Each is asked for after the
+    /// one before, since of one encoding only the first is certain.
     fn foresee(&mut self) -> Result<usize, SpeculateError> {
         let Self { sequence, storage, limits, .. } = self;
         let forced = &mut storage.forced;
@@ -104,8 +105,9 @@ impl Step<'_> {
         self.sequence.sampler.begin_step();
     }
 
-    /// Runs the root and the forced tokens, and draws the token after them unless the text `is_over`; the rows that were run. Where none can
-    /// be drawn, the next step finds that again: what is emitted is as ever, and all of it but the last token committed.
+    /// Runs the root and the forced tokens, and draws the token after them unless the text `is_over`; the rows that
+    /// were run. Where none can be drawn, the next step finds that again: what is emitted is as ever, and all of it but
+    /// the last token committed.
     fn run_forced(&mut self, forward: ForcedForward, is_over: bool) -> Result<usize, SpeculateError> {
         let Self { session, sequence, storage, lap, .. } = self;
         let StepStorage { walk, forced, tokens, offsets, .. } = &mut **storage;
@@ -156,7 +158,8 @@ impl Step<'_> {
         Ok(rows)
     }
 
-    /// Makes worthless what the grammar cannot take of a proposed tree, and adds what it forces as far as there is room.
+    /// Makes worthless what the grammar cannot take of a proposed tree, and adds what it forces as far as there is
+    /// room.
     pub(super) fn fit(&mut self, proposal: &Proposal) {
         let Proposal::Tree = proposal else { return };
         let Self { sequence, storage, limits, lap, .. } = self;
@@ -190,8 +193,8 @@ impl Step<'_> {
     }
 }
 
-/// How many of `most` forced tokens a step runs, none if that does not pay, and by which forward. One that `shows_all` logits is of a planned
-/// width; those up to the step's own always pay.
+/// How many of `most` forced tokens a step runs, none if that does not pay, and by which forward. One that `shows_all`
+/// logits is of a planned width; those up to the step's own always pay.
 fn choose_forward(
     session: &Session,
     verify_width: usize,

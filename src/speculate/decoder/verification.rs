@@ -1,8 +1,8 @@
 //! Verification: the verifier's tokens after a step's rows, which nodes they accept, and the commit.
 //!
-//! However much of it the device does by itself, the tokens are the same. Of a tree that it has grown the device verifies the best nodes by
-//! the logarithms that it grew them by, which tell nodes apart that are worth the same to the host: what is verified may differ among
-//! such nodes, what is emitted does not.
+//! However much of it the device does by itself, the tokens are the same. Of a tree that it has grown the device
+//! verifies the best nodes by the logarithms that it grew them by, which tell nodes apart that are worth the same to
+//! the host: what is verified may differ among such nodes, what is emitted does not.
 
 use crate::{
     runtime::GrownVerification,
@@ -93,8 +93,8 @@ impl Step<'_> {
         Ok(Verification::Tokens { heads_ahead })
     }
 
-    /// Verifies the tree that the device is growing: it chooses the rows, verifies and walks. The host launches that, waits once, and reads
-    /// what became of it.
+    /// Verifies the tree that the device is growing: it chooses the rows, verifies and walks. The host launches that,
+    /// waits once, and reads what became of it.
     pub(super) fn verify_growing(
         &mut self,
         grown: GrownVerification,

@@ -1,8 +1,8 @@
 //! Confident growth: a chain with siblings, as many at each place as the drafter is unsure there.
 //!
-//! SWIFT's acceleration phase (<https://arxiv.org/abs/2410.06916>, section 4.2; the numbers are its code's): drafting ends early
-//! where the most probable token is not probable enough, and of every step the verifier is shown more candidates the less sure
-//! the drafter was. What exceeds the planned rows is pruned as of any tree.
+//! SWIFT's acceleration phase (<https://arxiv.org/abs/2410.06916>, section 4.2; the numbers are its code's): drafting
+//! ends early where the most probable token is not probable enough, and of every step the verifier is shown more
+//! candidates the less sure the drafter was. What exceeds the planned rows is pruned as of any tree.
 
 use crate::{
     runtime::{Choice, ExecutableSet, SkipSet},
@@ -51,8 +51,8 @@ impl Caterpillar {
         &self.forwards
     }
 
-    /// Drafts a chain of at most `budget.depth` tokens with forwards that leave out `skip`. The tree keeps room for the rest of the
-    /// chain before it takes siblings.
+    /// Drafts a chain of at most `budget.depth` tokens with forwards that leave out `skip`. The tree keeps room for the
+    /// rest of the chain before it takes siblings.
     pub(super) fn propose(
         &mut self,
         tree: &mut TokenTree,

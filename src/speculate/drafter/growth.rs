@@ -1,5 +1,5 @@
-//! How a model drafter's tree grows: equally, or as a template says. Both take candidates of forwarded nodes and give the nodes
-//! to forward next.
+//! How a model drafter's tree grows: equally, or as a template says. Both take candidates of forwarded nodes and give
+//! the nodes to forward next.
 
 use crate::{
     runtime::{Choice, ExecutableSet, Grown},
@@ -47,7 +47,8 @@ impl Growth {
     /// Growth by a template, in a shape that it must fit.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
+    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a
+    /// node.
     pub(super) fn by_template(
         template: &Template,
         shape: &StepShape,

@@ -1,11 +1,11 @@
-//! Heads drafted ahead: the next root is one of the verifier's tokens after the verified rows, so all of them are forwarded before
-//! the root is known, and the forward of the root serves the next proposal. A device that runs in parallel with the host forwards them while the
-//! host walks through the tree.
+//! Heads drafted ahead: the next root is one of the verifier's tokens after the verified rows, so all of them are
+//! forwarded before the root is known, and the forward of the root serves the next proposal. A device that runs in
+//! parallel with the host forwards them while the host walks through the tree.
 //!
-//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), ahead-of-time head draft. A head attends to the committed
-//! prefix, to the verified rows above it and to itself, which is the sequence that the root will continue: so by row
-//! invariance its candidates are, to the bit, those of a forward of the root in its own step. Heads are written after the
-//! tree's rows, whose keys and values they read.
+//! Yggdrasil (NeurIPS 2025, <https://arxiv.org/abs/2512.23858>), ahead-of-time head draft. A head attends to the
+//! committed prefix, to the verified rows above it and to itself, which is the sequence that the root will continue: so
+//! by row invariance its candidates are, to the bit, those of a forward of the root in its own step. Heads are written
+//! after the tree's rows, whose keys and values they read.
 
 use crate::{
     runtime::{DraftVariant, ExecutableSet, Session, SkipSet},
@@ -52,8 +52,8 @@ impl Heads {
         }
     }
 
-    /// Begins to draft a head for every verified row after which there would be another step that drafts, in a session whose model
-    /// has the verifier's token of the row in its vocabulary and allows texts as long.
+    /// Begins to draft a head for every verified row after which there would be another step that drafts, in a session
+    /// whose model has the verifier's token of the row in its vocabulary and allows texts as long.
     pub(super) fn draft(
         &mut self,
         verified: &Verified<'_>,
@@ -91,8 +91,8 @@ impl Heads {
         Ok(())
     }
 
-    /// Keeps the head of the verified row after which the next root stands, if it has one, and moves its keys and values to the root's
-    /// place. The path to that row must be committed, and nothing after it.
+    /// Keeps the head of the verified row after which the next root stands, if it has one, and moves its keys and
+    /// values to the root's place. The path to that row must be committed, and nothing after it.
     pub(super) fn keep(&mut self, row: usize, session: &mut Session) {
         let Ok(head) = self.rows.binary_search(&row) else { return };
         let committed = session.committed();

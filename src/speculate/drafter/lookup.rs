@@ -54,8 +54,8 @@ impl Lookup {
 
     /// Finds the best `most` matches: longer ones first, later ones before earlier ones.
     ///
-    /// Looks back from the end until it has found as many of the longest as it may: `history.len() * longest` comparisons at most, no
-    /// index and no allocation.
+    /// Looks back from the end until it has found as many of the longest as it may: `history.len() * longest`
+    /// comparisons at most, no index and no allocation.
     fn find(&mut self, history: &[u32], most: usize) {
         self.matches.clear();
         let end = history.len();
@@ -92,8 +92,8 @@ impl MakeDrafter for LookupSettings {
 }
 
 impl ReplayDrafter for Lookup {
-    /// At most `limits.width` continuations of at most `limits.depth` tokens, the best match first, cut where the tree has
-    /// `limits.nodes` nodes; continuations share prefixes. The value of a node falls with depth, faster for shorter
+    /// At most `limits.width` continuations of at most `limits.depth` tokens, the best match first, cut where the tree
+    /// has `limits.nodes` nodes; continuations share prefixes. The value of a node falls with depth, faster for shorter
     /// matches: it ranks nodes for pruning and claims no probability.
     fn propose(
         &mut self,

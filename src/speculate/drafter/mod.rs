@@ -85,7 +85,8 @@ pub trait Drafter: std::fmt::Debug + Send {
         0
     }
 
-    /// Another request begins: `history` is its prompt and its first token. It may keep what it learned from earlier requests.
+    /// Another request begins: `history` is its prompt and its first token. It may keep what it learned from earlier
+    /// requests.
     fn begin(&mut self, _history: &[u32]) {}
 
     /// The request's prompt is in the verifier's cache: brings a cache of its own as far, as a part of the prefill.
@@ -101,7 +102,8 @@ pub trait Drafter: std::fmt::Debug + Send {
         None
     }
 
-    /// Takes note of a finished step, whether it drafted or not, if it [learns](Self::candidates_to_learn). Allocates nothing.
+    /// Takes note of a finished step, whether it drafted or not, if it [learns](Self::candidates_to_learn). Allocates
+    /// nothing.
     fn learn(&mut self, _outcome: &StepOutcome<'_>) {}
 
     /// After [`begin`](Self::begin): what the verifier offered after a token of the prompt, the most probable first,
@@ -125,7 +127,8 @@ pub trait Drafter: std::fmt::Debug + Send {
         Ok(false)
     }
 
-    /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model of tokens alone.
+    /// Itself, if it can draft the head of a step before the step's root is known: a drafter that runs a model of
+    /// tokens alone.
     fn ahead(&mut self) -> Option<&mut dyn AheadDrafter> {
         None
     }
@@ -207,7 +210,8 @@ pub trait OneLaunchDrafter: std::fmt::Debug {
     /// If it was not prepared.
     fn growing(&mut self, session: &mut Session) -> GrowingTree;
 
-    /// Begins the growth of the tree that [`Drafter::propose`] would add to, without waiting for it; whether there is one.
+    /// Begins the growth of the tree that [`Drafter::propose`] would add to, without waiting for it; whether there is
+    /// one.
     ///
     /// # Errors
     /// [`SpeculateError`] when the session refuses a forward.
@@ -222,8 +226,8 @@ pub trait OneLaunchDrafter: std::fmt::Debug {
 
 /// A drafter that drafts the heads of the next step before this step is finished.
 pub trait AheadDrafter: std::fmt::Debug {
-    /// Begins to forward the nodes in `rows`, which are about to be verified, that it has not: heads attend to the keys and values of
-    /// all rows above them. A drafter in the verifier's cache has them of the verification.
+    /// Begins to forward the nodes in `rows`, which are about to be verified, that it has not: heads attend to the keys
+    /// and values of all rows above them. A drafter in the verifier's cache has them of the verification.
     ///
     /// # Errors
     /// [`SpeculateError`] when its session refuses a forward.
@@ -231,15 +235,15 @@ pub trait AheadDrafter: std::fmt::Debug {
         Ok(())
     }
 
-    /// Begins to draft the heads of all roots that the next step may have. They are written to scratch after the tree. Until one is
-    /// kept the session runs no other forward.
+    /// Begins to draft the heads of all roots that the next step may have. They are written to scratch after the tree.
+    /// Until one is kept the session runs no other forward.
     ///
     /// # Errors
     /// [`SpeculateError`] when the session refuses a forward.
     fn draft_heads(&mut self, verified: &Verified<'_>, session: &mut Session) -> Result<(), SpeculateError>;
 
-    /// Keeps, for the next proposal, the head of the verified row after which the next root stands, the last token of `history`; the path to it
-    /// is committed in the verifier's session. Waits for it.
+    /// Keeps, for the next proposal, the head of the verified row after which the next root stands, the last token of
+    /// `history`; the path to it is committed in the verifier's session. Waits for it.
     fn keep_head(&mut self, row: usize, history: &[u32], session: &mut Session);
 
     /// Drops all heads: another sequence begins.

@@ -1,13 +1,14 @@
-//! A drafter model: another model of the verifier's vocabulary, or one that reads the verifier's hidden rows, with a cache of its own.
+//! A drafter model: another model of the verifier's vocabulary, or one that reads the verifier's hidden rows, with a
+//! cache of its own.
 //!
-//! Its cache holds the text, as the verifier's does, and nodes go to scratch slots after it. Tokens missing from the cache are
-//! computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of accepted nodes; only the
-//! last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks all accepted tokens: its nodes were
-//! drafted from its own hidden rows, but the text is conditioned on the verifier's (EAGLE,
-//! <https://arxiv.org/abs/2401.15077>), of one or several of its layers (EAGLE-3, <https://arxiv.org/abs/2503.01840>).
-//! With heads drafted ahead a model of tokens lacks nothing: the last growth is forwarded in parallel with the verification, on a GPU on a
-//! stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the
-//! history.
+//! Its cache holds the text, as the verifier's does, and nodes go to scratch slots after it. Tokens missing from the
+//! cache are computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of
+//! accepted nodes; only the last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks
+//! all accepted tokens: its nodes were drafted from its own hidden rows, but the text is conditioned on the verifier's
+//! (EAGLE, <https://arxiv.org/abs/2401.15077>), of one or several of its layers (EAGLE-3,
+//! <https://arxiv.org/abs/2503.01840>). With heads drafted ahead a model of tokens lacks nothing: the last growth is
+//! forwarded in parallel with the verification, on a GPU on a stream of its own (Yggdrasil,
+//! <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the history.
 
 use std::sync::Arc;
 
@@ -48,7 +49,8 @@ struct Forwarded {
 enum Reads {
     /// Nothing.
     Tokens,
-    /// The hidden row of the token before: the verifier's of the text, its own of drafted nodes, `[nodes, D]`, kept by their ids.
+    /// The hidden row of the token before: the verifier's of the text, its own of drafted nodes, `[nodes, D]`, kept by
+    /// their ids.
     HiddenRows { own: Vec<f32>, columns: usize, of_text: TextParts },
 }
 
@@ -76,7 +78,8 @@ pub struct ModelDrafter {
     candidates: Vec<Candidate>,
     /// The text whose rows are committed, with what is before the first of them.
     text: Vec<u32>,
-    /// The forwarded nodes of the last tree, whose rows are in scratch after the text; none where they are of no further use.
+    /// The forwarded nodes of the last tree, whose rows are in scratch after the text; none where they are of no
+    /// further use.
     forwarded: Vec<Forwarded>,
     path: Vec<u32>,
     heads: Heads,
@@ -89,12 +92,13 @@ pub struct ModelDrafter {
 }
 
 impl ModelDrafter {
-    /// A drafter that runs the executables of `set` on the threads of `session`, the verifier's, and grows trees of the given shape.
+    /// A drafter that runs the executables of `set` on the threads of `session`, the verifier's, and grows trees of the
+    /// given shape.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates, or the model reads rows of another
-    /// width; [`SpeculateError::Runtime`] if the verifier's session keeps no hidden rows for a model that reads them, or
-    /// memory is refused.
+    /// [`SpeculateError::Shape`] if no executable holds a growth or gives as many candidates, or the model reads rows
+    /// of another width; [`SpeculateError::Runtime`] if the verifier's session keeps no hidden rows for a model that
+    /// reads them, or memory is refused.
     pub fn new(
         session: &Session,
         set: &Arc<ExecutableSet>,
@@ -132,7 +136,8 @@ impl ModelDrafter {
         })
     }
 
-    /// How the drafter's own session is opened in addition to the verifier's: with room for heads drafted ahead, if it can draft them.
+    /// How the drafter's own session is opened in addition to the verifier's: with room for heads drafted ahead, if it
+    /// can draft them.
     pub fn session_options(
         options: &SessionOptions,
         set: &ExecutableSet,
@@ -149,17 +154,19 @@ impl ModelDrafter {
         Self { trimmed: Some(head), ..self }
     }
 
-    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape that the
-    /// drafter was made for.
+    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape
+    /// that the drafter was made for.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
+    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a
+    /// node.
     pub fn with_template(self, template: &Template, shape: &StepShape) -> Result<Self, SpeculateError> {
         let growth = Growth::by_template(template, shape, self.choice)?;
         Ok(Self { growth, ..self })
     }
 
-    /// Keeps of the cache what is of the sequence `history`, whose last token is the next root, and commits what was drafted of it.
+    /// Keeps of the cache what is of the sequence `history`, whose last token is the next root, and commits what was
+    /// drafted of it.
     fn follow(&mut self, history: &[u32]) {
         let committed = &history[..history.len() - 1];
         let mut same = self.text.iter().zip(committed).take_while(|(own, said)| own == said).count();
@@ -226,7 +233,8 @@ impl ModelDrafter {
         root.checked_sub(self.reads.skipped()).map_or(0, |place| self.own.context().saturating_sub(place))
     }
 
-    /// Brings the cache so far that a forward of the root holds what it lacks; how deep can be drafted from there, `most` at most.
+    /// Brings the cache so far that a forward of the root holds what it lacks; how deep can be drafted from there,
+    /// `most` at most.
     fn come_to_root(
         &mut self,
         history: &[u32],
@@ -245,7 +253,8 @@ impl ModelDrafter {
         Ok(depth)
     }
 
-    /// Forwards what the cache lacks of the text with the root after it, and commits the former. The root's candidates are left.
+    /// Forwards what the cache lacks of the text with the root after it, and commits the former. The root's candidates
+    /// are left.
     fn forward_root(
         &mut self,
         history: &[u32],
@@ -326,9 +335,9 @@ impl MakeDrafter for ModelSettings {
 }
 
 impl Drafter for ModelDrafter {
-    /// `depth` forwards, the root's with what the cache lacks before it, unless its head was drafted ahead, and then one after each growth
-    /// but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends, after a token that it has not, or after tokens whose hidden
-    /// rows the verifier's session did not keep.
+    /// `depth` forwards, the root's with what the cache lacks before it, unless its head was drafted ahead, and then
+    /// one after each growth but the last, as [`SelfDrafter`](super::SelfDrafter). Nothing where its context ends,
+    /// after a token that it has not, or after tokens whose hidden rows the verifier's session did not keep.
     fn propose(&mut self, tree: &mut TokenTree, mut budget: Budget<'_>) -> Result<(), SpeculateError> {
         let ranking = Ranking::new(self.choice, budget.coupling, &self.own);
         if self.phase.is_some() && budget.observer.is_none() && ranking.suits_devices() {
@@ -442,8 +451,8 @@ impl OneLaunchDrafter for ModelDrafter {
 }
 
 impl AheadDrafter for ModelDrafter {
-    /// Begins one forward of the verified nodes that no growth forwarded, where the context holds them. Of what it computes keys and
-    /// values are used alone.
+    /// Begins one forward of the verified nodes that no growth forwarded, where the context holds them. Of what it
+    /// computes keys and values are used alone.
     fn draft_tail(&mut self, tree: &TokenTree, rows: &[NodeId]) -> Result<(), SpeculateError> {
         let room = self.own.context() - self.own.committed();
         let forwarded = &self.forwarded;

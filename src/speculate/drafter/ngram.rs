@@ -1,8 +1,8 @@
-//! N-grams of the text and of the verifier itself: a forward dictionary for many guesses, a backward one for a long one, and a
-//! pool of sequences from which the verifier makes more.
+//! N-grams of the text and of the verifier itself: a forward dictionary for many guesses, a backward one for a long
+//! one, and a pool of sequences from which the verifier makes more.
 //!
-//! SPECTRA's core (ACL 2025). With whole n-grams, the forward dictionary alone and nothing explored it is Lookahead decoding
-//! ([`NgramSettings::lookahead`]).
+//! SPECTRA's core (ACL 2025). With whole n-grams, the forward dictionary alone and nothing explored it is Lookahead
+//! decoding ([`NgramSettings::lookahead`]).
 
 mod dictionary;
 mod pool;
@@ -157,8 +157,9 @@ impl MakeDrafter for NgramSettings {
 }
 
 impl Drafter for Ngram {
-    /// The pool's sequences, which are verified whatever they are worth, then the guess of the backward dictionary, then those
-    /// of the forward one, merged into one tree of at most `limits.nodes` nodes. Values rank nodes and claim no probability.
+    /// The pool's sequences, which are verified whatever they are worth, then the guess of the backward dictionary,
+    /// then those of the forward one, merged into one tree of at most `limits.nodes` nodes. Values rank nodes and claim
+    /// no probability.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let mut lap = Lap::start();
         let Budget { history, depth, coupling, stats, .. } = budget;

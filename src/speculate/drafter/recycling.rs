@@ -1,7 +1,8 @@
 //! Token Recycling: a table of what the verifier last offered after every token fills one fixed tree by gathers.
 //!
-//! Luo et al. (<https://arxiv.org/abs/2408.08696>). The verifier's best continuations of every verified row are kept, of
-//! rejected rows too, and the next step gathers them again along the template: no search, and the same shape at every step.
+//! Luo et al. (<https://arxiv.org/abs/2408.08696>). The verifier's best continuations of every verified row are kept,
+//! of rejected rows too, and the next step gathers them again along the template: no search, and the same shape at
+//! every step.
 
 use crate::{
     plan::{DrafterId, ProposalLimits, RecyclingSettings},
@@ -26,7 +27,8 @@ const NONE: Candidate = Candidate { token: u32::MAX, log_prob: f32::NEG_INFINITY
 /// The drafter that recycles what the verifier offered.
 #[derive(Clone, Debug)]
 pub struct Recycling {
-    /// The last seen successors of every token with their logits, best first: `[V][MOST_RANKS]`, [`NONE`] after the last.
+    /// The last seen successors of every token with their logits, best first: `[V][MOST_RANKS]`, [`NONE`] after the
+    /// last.
     successors: Vec<[Candidate; MOST_RANKS]>,
     template: Template,
     limits: ProposalLimits,
@@ -37,8 +39,8 @@ pub struct Recycling {
 }
 
 impl Recycling {
-    /// A drafter that has seen nothing of a vocabulary of `vocabulary` tokens, for proposals within [`StepShape::limits`]. Reserves
-    /// all of its memory.
+    /// A drafter that has seen nothing of a vocabulary of `vocabulary` tokens, for proposals within
+    /// [`StepShape::limits`]. Reserves all of its memory.
     pub fn new(vocabulary: usize, shape: &StepShape) -> Self {
         let limits = shape.limits();
         let template = Template::new(limits.depth, limits.nodes);
@@ -53,9 +55,9 @@ impl Recycling {
         row.map(|successor| successor.token).take_while(|token| *token != NONE.token)
     }
 
-    /// Fills the template from the root's token on, as deep as `depth`. Where fewer successors are known, the nodes that would
-    /// carry them are left out with all below them. The value of a node is its template's: it ranks nodes for pruning. Under
-    /// noise, which decides the tokens from `first` on, ranks are those of the likeliest winners.
+    /// Fills the template from the root's token on, as deep as `depth`. Where fewer successors are known, the nodes
+    /// that would carry them are left out with all below them. The value of a node is its template's: it ranks nodes
+    /// for pruning. Under noise, which decides the tokens from `first` on, ranks are those of the likeliest winners.
     fn fill(&mut self, depth: u32, noise: Option<(&Coupling, usize)>, tree: &mut TokenTree) {
         self.filled.clear();
         self.ordered.clear();
@@ -141,8 +143,8 @@ impl Drafter for Recycling {
         self.successors.fill([NONE; MOST_RANKS]);
     }
 
-    /// Rows of the accepted path come last, so that a token that was verified in several places keeps what it was offered in
-    /// the true one.
+    /// Rows of the accepted path come last, so that a token that was verified in several places keeps what it was
+    /// offered in the true one.
     fn learn(&mut self, outcome: &StepOutcome<'_>) {
         let StepOutcome { tree, rows, offers, path, .. } = *outcome;
         for on_path in [false, true] {

@@ -44,12 +44,13 @@ pub struct Replay {
     pub widths: &'static [u32],
 }
 
-/// Makes a drafter as its settings say, with equally growing trees, over a session whose executables have its trimmed head and its
-/// drafter model if it needs them ([`Loaded::with_drafters`](crate::engine::Loaded::with_drafters)). A self-tuning drafter is made as
-/// the fixed one that it starts as. `None` for plain decoding.
+/// Makes a drafter as its settings say, with equally growing trees, over a session whose executables have its trimmed
+/// head and its drafter model if it needs them ([`Loaded::with_drafters`](crate::engine::Loaded::with_drafters)). A
+/// self-tuning drafter is made as the fixed one that it starts as. `None` for plain decoding.
 ///
 /// # Errors
-/// [`SpeculateError`] when the session or the model lacks what the drafter needs, or its corpus store is missing or not the one named.
+/// [`SpeculateError`] when the session or the model lacks what the drafter needs, or its corpus store is missing or not
+/// the one named.
 pub fn make_drafter(
     kind: &DrafterKind,
     shape: &StepShape,

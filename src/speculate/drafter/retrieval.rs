@@ -1,8 +1,9 @@
 //! Retrieval: continues the sequence as texts of a corpus store went on after its last tokens.
 //!
-//! The longest suffix of the history that the store has is looked up, and the tree of its most frequent continuations is
-//! proposed (REST, <https://arxiv.org/abs/2311.08252>: matches of 16 down to 2 tokens, continuations of 10). Where it is set so,
-//! prompt lookup proposes first and the store only fills up (SPECTRA, ACL 2025, "internal" before "external" guesses).
+//! The longest suffix of the history that the store has is looked up, and the tree of its most frequent continuations
+//! is proposed (REST, <https://arxiv.org/abs/2311.08252>: matches of 16 down to 2 tokens, continuations of 10). Where
+//! it is set so, prompt lookup proposes first and the store only fills up (SPECTRA, ACL 2025, "internal" before
+//! "external" guesses).
 //!
 //! The proposal is a pure function of the committed tokens and the store, so the planner replays this very drafter.
 
@@ -124,7 +125,8 @@ impl Retrieval {
         Self { lookup: Some(lookup), ..self }
     }
 
-    /// Opens the most frequent continuations of a node that is in the tree, or those that likeliest win under the noise.
+    /// Opens the most frequent continuations of a node that is in the tree, or those that likeliest win under the
+    /// noise.
     fn open(
         &mut self,
         (parent, depth, value): (NodeId, u32, f32),
@@ -175,9 +177,10 @@ impl MakeDrafter for RetrievalSettings {
 }
 
 impl ReplayDrafter for Retrieval {
-    /// The most frequent continuations of the longest match, `limits.width` of a node, `limits.depth` and 10 tokens deep at most,
-    /// until the tree has `limits.nodes` nodes. A node's value is the share of the match's occurrences that go on so, and falls
-    /// with depth, faster for shorter matches: it ranks nodes for pruning and claims no probability.
+    /// The most frequent continuations of the longest match, `limits.width` of a node, `limits.depth` and 10 tokens
+    /// deep at most, until the tree has `limits.nodes` nodes. A node's value is the share of the match's occurrences
+    /// that go on so, and falls with depth, faster for shorter matches: it ranks nodes for pruning and claims no
+    /// probability.
     fn propose(
         &mut self,
         history: &[u32],

@@ -1,9 +1,11 @@
-//! Self-drafting: the verifier, made cheaper, drafts a tree over its own cache, an Equal-Growth Tree or one of a template.
+//! Self-drafting: the verifier, made cheaper, drafts a tree over its own cache, an Equal-Growth Tree or one of a
+//! template.
 //!
-//! It is cheaper without some of its sub-layers (layer skip, here with a fixed skip set: SWIFT, <https://arxiv.org/abs/2410.06916>), by a
-//! trimmed head, which knows some tokens only, or by matrices of fewer bits (SubSpec, <https://arxiv.org/abs/2509.18344>). The drafter reads
-//! the committed keys and values of the layers it keeps and writes its own rows to scratch slots; verification rewrites them, so there is
-//! nothing to clone, nothing to prefill and nothing to commit.
+//! It is cheaper without some of its sub-layers (layer skip, here with a fixed skip set: SWIFT,
+//! <https://arxiv.org/abs/2410.06916>), by a trimmed head, which knows some tokens only, or by matrices of fewer bits
+//! (SubSpec, <https://arxiv.org/abs/2509.18344>). The drafter reads the committed keys and values of the layers it
+//! keeps and writes its own rows to scratch slots; verification rewrites them, so there is nothing to clone, nothing to
+//! prefill and nothing to commit.
 
 use crate::{
     plan::{DrafterId, GrowthChoice},
@@ -95,11 +97,12 @@ impl SelfDrafter {
         Self { variant: Some(variant), ..self }
     }
 
-    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape that the
-    /// drafter was made for.
+    /// The same, but filling a template by the ranks of candidates instead of growing equally. It must fit the shape
+    /// that the drafter was made for.
     ///
     /// # Errors
-    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a node.
+    /// [`SpeculateError::Shape`] if the shape is less deep, has fewer nodes on a level or keeps fewer candidates of a
+    /// node.
     pub fn with_template(self, template: &Template, shape: &StepShape) -> Result<Self, SpeculateError> {
         let growth = Growth::by_template(template, shape, self.choice)?;
         Ok(Self { growth, ..self })
@@ -134,7 +137,8 @@ impl SelfDrafter {
         &self.skip
     }
 
-    /// Leaves out the groups that `is_skipped` names from now on. Heads drafted ahead are dropped: they left out others.
+    /// Leaves out the groups that `is_skipped` names from now on. Heads drafted ahead are dropped: they left out
+    /// others.
     pub(super) fn skip_instead(&mut self, is_skipped: impl Fn(u32) -> bool) {
         self.skip.assign(is_skipped);
         self.heads.forget();
@@ -147,9 +151,9 @@ impl SelfDrafter {
 }
 
 impl Drafter for SelfDrafter {
-    /// `depth` forwards, the root's of one row and then one after each growth but the last, of Wd rows (Yggdrasil, Equal-Growth
-    /// Tree) or of the nodes that have children in the template: what has no children is never forwarded here, and neither is
-    /// a root whose head was drafted ahead.
+    /// `depth` forwards, the root's of one row and then one after each growth but the last, of Wd rows (Yggdrasil,
+    /// Equal-Growth Tree) or of the nodes that have children in the template: what has no children is never forwarded
+    /// here, and neither is a root whose head was drafted ahead.
     fn propose(&mut self, tree: &mut TokenTree, budget: Budget<'_>) -> Result<(), SpeculateError> {
         let Budget { session, history, depth, rows, coupling, stats, mut observer } = budget;
         let ranking = Ranking::new(self.choice, coupling, session);

@@ -1,8 +1,8 @@
-//! Suffix: continues the longest suffix of the sequence that occurred earlier, in this request or those before it, by how often
-//! it went on in each way, and the deeper the longer the match.
+//! Suffix: continues the longest suffix of the sequence that occurred earlier, in this request or those before it, by
+//! how often it went on in each way, and the deeper the longer the match.
 //!
-//! After SuffixDecoding (<https://arxiv.org/abs/2411.04975>), over an automaton instead of trees. A proposal is a function of
-//! the committed tokens of all requests so far, so the planner replays this very drafter without any model.
+//! After SuffixDecoding (<https://arxiv.org/abs/2411.04975>), over an automaton instead of trees. A proposal is a
+//! function of the committed tokens of all requests so far, so the planner replays this very drafter without any model.
 
 mod automaton;
 
@@ -131,10 +131,10 @@ impl ReplayDrafter for Suffix {
         self.remember(history);
     }
 
-    /// Continues the `limits.width` longest suffixes that differ in where they occurred, each at most `tokens_per_match`
-    /// tokens deep for every token that matched, `limits.depth` at most; the best continuations of all together fill the tree
-    /// to `limits.nodes`. The value of a node is the product of the shares of its path among what was seen, less for shorter
-    /// matches: it ranks nodes for pruning and claims no probability.
+    /// Continues the `limits.width` longest suffixes that differ in where they occurred, each at most
+    /// `tokens_per_match` tokens deep for every token that matched, `limits.depth` at most; the best continuations of
+    /// all together fill the tree to `limits.nodes`. The value of a node is the product of the shares of its path among
+    /// what was seen, less for shorter matches: it ranks nodes for pruning and claims no probability.
     fn propose(
         &mut self,
         history: &[u32],

@@ -1,9 +1,10 @@
 //! Layer skip that tunes itself while it runs: SWIFT (<https://arxiv.org/abs/2410.06916>).
 //!
-//! Before a step it may try another skip set: one forward without those sub-layers over the last tokens that the verifier emitted,
-//! each row after the committed keys and values of all tokens before it, which is what the first draft forward at that place
-//! would have been. The rows write scratch after all that steps use there, so nothing has to be cloned or restored. A better set
-//! takes the place of the skip mask; programs stay as they are. What is tried, and when, says [`SkipSearch`].
+//! Before a step it may try another skip set: one forward without those sub-layers over the last tokens that the
+//! verifier emitted, each row after the committed keys and values of all tokens before it, which is what the first
+//! draft forward at that place would have been. The rows write scratch after all that steps use there, so nothing has
+//! to be cloned or restored. A better set takes the place of the skip mask; programs stay as they are. What is tried,
+//! and when, says [`SkipSearch`].
 
 use crate::{
     plan::{GroupSet, SwiftSettings},
@@ -25,8 +26,8 @@ pub enum DraftGrowth {
     /// Equal-Growth Trees of the planned shape: what plans are priced by.
     #[default]
     Equal,
-    /// SWIFT's acceleration phase: a chain that ends early where the drafter is unsure, with as many siblings at each place as
-    /// it is unsure there. No plan is priced by it.
+    /// SWIFT's acceleration phase: a chain that ends early where the drafter is unsure, with as many siblings at each
+    /// place as it is unsure there. No plan is priced by it.
     Confident,
 }
 
@@ -62,8 +63,8 @@ pub struct Swift {
 
 impl Swift {
     /// A drafter that begins with the best set of `search` and grows trees of the given shape. A try writes
-    /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies after the rows of every
-    /// schedule it is to keep ([`StepShape::scratch_rows`]).
+    /// [`window`](crate::policy::SkipSearchSettings::window) rows of scratch from `bank` on, which lies after the rows
+    /// of every schedule it is to keep ([`StepShape::scratch_rows`]).
     ///
     /// # Errors
     /// [`SpeculateError::Shape`] as [`SelfDrafter::layer_skip`], or if the session was opened with too little scratch.
@@ -100,8 +101,8 @@ impl Swift {
         })
     }
 
-    /// Tells the search of the steps since the last look: what they cost by the table, and whether the first drafted token was
-    /// accepted.
+    /// Tells the search of the steps since the last look: what they cost by the table, and whether the first drafted
+    /// token was accepted.
     fn look_back(&mut self, stats: &Stats) {
         let (offered, accepted) = stats.at_first_depth();
         let Seen { steps, drafted, .. } = self.seen;

@@ -99,8 +99,8 @@ impl Policy {
     }
 }
 
-/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request may or
-/// may not meet.
+/// A choice among planned widths up to the shape's, at any cost that the clock may correct, and terms that a request
+/// may or may not meet.
 pub(crate) fn any_policy(shape: &StepShape, dice: &mut Dice) -> Policy {
     let smaller = WIDTHS.into_iter().filter(|width| *width < shape.verify_width && dice.chance(70));
     let mut widths: Vec<usize> = smaller.collect();

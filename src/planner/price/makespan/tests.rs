@@ -19,8 +19,9 @@ fn samples(stage: &str, width: u32, us: f64) -> CellSamples {
     CellSamples { cell: Cell { stage: stage.parse().unwrap(), width, context: 0 }, samples_us: vec![us] }
 }
 
-/// The end of each stage when it is given whole microseconds: at every tick, each lane goes on with the stage it is at, and
-/// at the end of that begins the next of its own as soon as all that it waits for has ended. `waits` are places of `us`.
+/// The end of each stage when it is given whole microseconds: at every tick, each lane goes on with the stage it is at,
+/// and at the end of that begins the next of its own as soon as all that it waits for has ended. `waits` are places of
+/// `us`.
 fn ticked(us: &[u32], lane_of: &[usize], waits: &[Vec<usize>], order: &[usize]) -> Vec<u32> {
     let mut end: Vec<Option<u32>> = vec![None; us.len()];
     let mut queues: [Vec<usize>; 3] =
@@ -292,7 +293,8 @@ fn heads_drafted_ahead_hide_the_walk_only_where_the_host_works_beside_the_drafte
     let one = [&ahead[..], &[("host:accept", 30.0), ("host:commit", 7.0)]].concat();
     let expected = (242.0, named(one.try_into().unwrap()));
     assert_eq!(hand_step(Schedule::HeadAhead, Tail::Shared, Lanes::One), expected);
-    // The walk runs in parallel with the heads; the move waits for them, and only its last two run in parallel with no growth.
+    // The walk runs in parallel with the heads; the move waits for them, and only its last two run in parallel with no
+    // growth.
     let apart = [("host:grow", 10.0), ("draft:x", 95.0), ("verify", 100.0)];
     let apart = [&apart[..], &[("host:accept", 0.0), ("host:commit", 2.0)]].concat();
     let (step_us, times) = hand_step(Schedule::HeadAhead, Tail::Shared, Lanes::Apart);

@@ -38,7 +38,8 @@ impl Quartiles {
     }
 }
 
-/// The cells that differ beyond both spreads or are in one table only, in cell order, and how many others are not equal.
+/// The cells that differ beyond both spreads or are in one table only, in cell order, and how many others are not
+/// equal.
 pub(super) fn changes(a: &LatencyTable, b: &LatencyTable) -> (Vec<LatencyChange>, usize) {
     let cells: BTreeSet<&Cell> = a.iter().chain(b.iter()).map(|(cell, _)| cell).collect();
     let (mut changes, mut within_spread) = (Vec::new(), 0);

@@ -1,7 +1,8 @@
 //! In what two plans differ.
 //!
-//! [`diff`] compares everything a plan holds: a field that is not compared does not compile. Latencies are told apart from
-//! noise: a cell counts as changed only where the middle halves of its samples do not meet. [`text()`] writes it for people.
+//! [`diff`] compares everything a plan holds: a field that is not compared does not compile. Latencies are told apart
+//! from noise: a cell counts as changed only where the middle halves of its samples do not meet. [`text()`] writes it
+//! for people.
 mod bands;
 mod latencies;
 mod sub_plans;
@@ -194,7 +195,8 @@ fn tuning_changes(a: &[ChosenTuning], b: &[ChosenTuning]) -> Vec<Change> {
     all.filter_map(|tuning| Change::of(&tuning.shape, &find(a, tuning), &find(b, tuning), brief)).collect()
 }
 
-/// A shape, whether its steps choose rows and depth, and the bits of its temperature, tokens per step and time of a step.
+/// A shape, whether its steps choose rows and depth, and the bits of its temperature, tokens per step and time of a
+/// step.
 type Price = (DrafterName, Shape, GrowthRule, Schedule, [bool; 2], [u64; 3]);
 
 /// What a plan priced at each temperature.

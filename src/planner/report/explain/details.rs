@@ -1,5 +1,5 @@
-//! What a plan holds in addition to its reasons: where the time of the chosen step goes, the shapes priced, depth predictors, tunings, and what the
-//! plan was made for and by.
+//! What a plan holds in addition to its reasons: where the time of the chosen step goes, the shapes priced, depth
+//! predictors, tunings, and what the plan was made for and by.
 use std::fmt::{self, Write};
 
 use ygg_profiler::{DrafterFile, Fingerprints};

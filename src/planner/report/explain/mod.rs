@@ -1,9 +1,11 @@
-//! Why a plan is as it is: everything here is derived from the plan alone, so it says what the planner knew and no more.
+//! Why a plan is as it is: everything here is derived from the plan alone, so it says what the planner knew and no
+//! more.
 //!
-//! The walk: [`explain_at`] says what requests of each temperature get ([`BandReason`]), and for one temperature weighs every drafter's best shape against plain decoding ([`DrafterReason`]), finds the best shape
-//! within narrower and narrower searches ([`PartGain`]), what the search for tokens alone would have chosen
-//! ([`ObjectiveContrast`]), what the analysis of chains says ([`ChainAnalysis`]) and how much a forward of many rows costs
-//! ([`Staircase`]); [`text()`] writes it for people, with everything else that the plan holds.
+//! The walk: [`explain_at`] says what requests of each temperature get ([`BandReason`]), and for one temperature weighs
+//! every drafter's best shape against plain decoding ([`DrafterReason`]), finds the best shape within narrower and
+//! narrower searches ([`PartGain`]), what the search for tokens alone would have chosen ([`ObjectiveContrast`]), what
+//! the analysis of chains says ([`ChainAnalysis`]) and how much a forward of many rows costs ([`Staircase`]);
+//! [`text()`] writes it for people, with everything else that the plan holds.
 mod bands;
 mod details;
 pub(in crate::planner::report) mod drafters;

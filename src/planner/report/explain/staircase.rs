@@ -26,8 +26,8 @@ pub struct Stair {
     pub ratio: Option<f64>,
 }
 
-/// The staircases of all stages that were measured at two widths or more, by stage and context; work between forwards is
-/// left out.
+/// The staircases of all stages that were measured at two widths or more, by stage and context; work between forwards
+/// is left out.
 pub(super) fn staircases(table: &LatencyTable) -> Vec<Staircase> {
     let mut curves: BTreeMap<(&Stage, u32), Vec<(u32, &Summary)>> = BTreeMap::new();
     let is_forward = |(cell, _): &(&Cell, &Summary)| !matches!(cell.stage, Stage::Host(_));

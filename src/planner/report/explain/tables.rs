@@ -108,7 +108,8 @@ pub fn temperatures(bands: &[BandReason]) -> Table {
     Table::priced(&["recorded", "requests"], &[], rows)
 }
 
-/// The best shape of every drafter, the speed-up that it should give on other prompts, and where the time of its step goes.
+/// The best shape of every drafter, the speed-up that it should give on other prompts, and where the time of its step
+/// goes.
 pub fn drafters(drafters: &[DrafterReason]) -> Table {
     let rows = drafters.iter().map(|DrafterReason { best, unseen, shares, .. }| {
         let StepShares { draft_us, verify_us, host_us } = *shares;

@@ -131,7 +131,8 @@ impl Dictionaries {
         self.backward.record(gram);
     }
 
-    /// Records an n-gram, and before it all of its parts if those are held: shorter ones first, so that the whole is newest.
+    /// Records an n-gram, and before it all of its parts if those are held: shorter ones first, so that the whole is
+    /// newest.
     pub(super) fn record_all(&mut self, gram: &[u32]) {
         let shortest = if self.parts { 2 } else { gram.len() };
         for length in shortest..=gram.len() {

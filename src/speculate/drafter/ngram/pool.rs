@@ -1,8 +1,8 @@
 //! The candidate pool: sequences that the verifier goes on with in the forward that verifies the guesses.
 //!
-//! SPECTRA (ACL 2025, section on predicting candidate tokens): each sequence of N - 1 tokens follows the same prefix as the
-//! guesses, so here it is a branch of the token tree, pinned; what the verifier offers after its last token makes an n-gram,
-//! and the sequence moves on by one. Sequences that would become equal part, or they would stay so.
+//! SPECTRA (ACL 2025, section on predicting candidate tokens): each sequence of N - 1 tokens follows the same prefix as
+//! the guesses, so here it is a branch of the token tree, pinned; what the verifier offers after its last token makes
+//! an n-gram, and the sequence moves on by one. Sequences that would become equal part, or they would stay so.
 
 use ygg_profiler::Random;
 
@@ -65,8 +65,8 @@ impl Pool {
         }
     }
 
-    /// Extends every sequence that the step verified, and records the new n-gram. With the configured probability the next token is
-    /// the best one that the forward dictionary does not have after the last token, otherwise the best.
+    /// Extends every sequence that the step verified, and records the new n-gram. With the configured probability the
+    /// next token is the best one that the forward dictionary does not have after the last token, otherwise the best.
     pub(super) fn refresh(&mut self, outcome: &StepOutcome<'_>, dictionaries: &mut Dictionaries) {
         for start in (0..self.tokens.len()).step_by(self.length) {
             let (before, rest) = self.tokens.split_at_mut(start);

@@ -1,7 +1,7 @@
 //! The tree that is filled at every step: which successor of which node stands where.
 //!
-//! Imbalanced, as Token Recycling's is: the better a successor, the more is drafted below it. Nodes are taken by the product of
-//! their ranks' worths, best first, so the first nodes of the template are the template of fewer nodes.
+//! Imbalanced, as Token Recycling's is: the better a successor, the more is drafted below it. Nodes are taken by the
+//! product of their ranks' worths, best first, so the first nodes of the template are the template of fewer nodes.
 
 /// Successors kept of every token.
 pub(super) const MOST_RANKS: usize = 8;
@@ -9,8 +9,8 @@ pub(super) const MOST_RANKS: usize = 8;
 const MOST_NODES: u32 = 80;
 /// Depth of the whole template.
 const MOST_DEPTH: u32 = 6;
-/// What a successor of each rank is worth relative to its parent: the best is as good as all others together, and each of those
-/// two thirds of the one before it, about.
+/// What a successor of each rank is worth relative to its parent: the best is as good as all others together, and each
+/// of those two thirds of the one before it, about.
 const WORTH: [f32; MOST_RANKS] = [0.5, 0.17, 0.11, 0.07, 0.05, 0.04, 0.03, 0.02];
 
 /// A node of the template.

@@ -1,10 +1,11 @@
 //! A suffix automaton over a bounded text, with counts of how often short strings occur.
 //!
-//! Blumer et al., *The smallest automaton recognizing the subwords of a text* (1985), built online. A state stands for all
-//! strings that end at the same places of the text, so the longest suffix of the text that occurs earlier is at hand without a
-//! search: it is the longest string of the suffix link of the whole text. Occurrences are counted of strings of at
-//! most `longest` tokens, for which a second place in the automaton, that of the last `longest` tokens, is moved along.
-//! All storage is reserved at creation. A full text drops its oldest requests, and the automaton is built again of the rest.
+//! Blumer et al., *The smallest automaton recognizing the subwords of a text* (1985), built online. A state stands for
+//! all strings that end at the same places of the text, so the longest suffix of the text that occurs earlier is at
+//! hand without a search: it is the longest string of the suffix link of the whole text. Occurrences are counted of
+//! strings of at most `longest` tokens, for which a second place in the automaton, that of the last `longest` tokens,
+//! is moved along. All storage is reserved at creation. A full text drops its oldest requests, and the automaton is
+//! built again of the rest.
 
 /// Ends every request; no token of a model.
 const SEPARATOR: u32 = u32::MAX;
@@ -55,7 +56,8 @@ pub(super) struct Automaton {
 }
 
 impl Automaton {
-    /// An empty text with room for `capacity` tokens, separators included, of which strings of `longest` tokens are counted.
+    /// An empty text with room for `capacity` tokens, separators included, of which strings of `longest` tokens are
+    /// counted.
     ///
     /// # Panics
     /// If `capacity` is below 4, does not fit 30 bits, or `longest` is 0.
@@ -87,8 +89,8 @@ impl Automaton {
         self.text.len()
     }
 
-    /// Ends the request at the end of the text and makes room for `tokens` more, of the oldest requests and as far as there
-    /// can be room.
+    /// Ends the request at the end of the text and makes room for `tokens` more, of the oldest requests and as far as
+    /// there can be room.
     pub(super) fn begin(&mut self, tokens: usize) {
         let room = self.capacity - self.text.len();
         if room < tokens.saturating_add(1) {
@@ -131,8 +133,8 @@ impl Automaton {
         self.counted = Place { state: ROOT, length: 0 };
     }
 
-    /// The longest suffix of the text that occurs earlier in it, and the shorter ones that occur at yet more places, longest
-    /// first, each with at most one token less than is counted; the empty one is not among them.
+    /// The longest suffix of the text that occurs earlier in it, and the shorter ones that occur at yet more places,
+    /// longest first, each with at most one token less than is counted; the empty one is not among them.
     pub(super) fn matches(&self) -> impl Iterator<Item = Match> {
         let mut state = self.states[self.last as usize].link;
         std::iter::from_fn(move || {
@@ -146,8 +148,8 @@ impl Automaton {
         })
     }
 
-    /// What follows a string and how often, what followed newly for the first time before the rest. Ends of requests are left
-    /// out.
+    /// What follows a string and how often, what followed newly for the first time before the rest. Ends of requests
+    /// are left out.
     pub(super) fn continuations(&self, context: Place) -> impl Iterator<Item = (u32, u32)> {
         let mut edge = self.states[context.state as usize].newest_edge;
         let edges = std::iter::from_fn(move || {
@@ -158,8 +160,8 @@ impl Automaton {
         edges.filter(|(token, _)| *token != SEPARATOR)
     }
 
-    /// The string with a token appended, without its beginning if it would grow longer than can be asked for continuations;
-    /// `None` where it does not occur.
+    /// The string with a token appended, without its beginning if it would grow longer than can be asked for
+    /// continuations; `None` where it does not occur.
     pub(super) fn follow(&self, context: Place, token: u32) -> Option<Place> {
         let edge = self.edge(context.state, token)?;
         let place = Place { state: self.edges[edge].to, length: context.length + 1 };
@@ -199,8 +201,8 @@ impl Automaton {
         self.count(token);
     }
 
-    /// The state of the longest string of `from` with `token` appended, which leads to `to`: a state of its own if `to` has longer
-    /// strings.
+    /// The state of the longest string of `from` with `token` appended, which leads to `to`: a state of its own if `to`
+    /// has longer strings.
     fn split(&mut self, from: u32, token: u32, to: u32) -> u32 {
         let length = self.states[from as usize].length + 1;
         if self.states[to as usize].length == length {
@@ -307,7 +309,8 @@ mod tests {
         counts
     }
 
-    /// Suffixes of `text` that occur earlier, longest first, leaving out those that occur nowhere else than the one before.
+    /// Suffixes of `text` that occur earlier, longest first, leaving out those that occur nowhere else than the one
+    /// before.
     fn matches(text: &[u32]) -> Vec<usize> {
         let occurrences = |length: usize| text.windows(length).filter(|w| text.ends_with(w)).count();
         let mut found: Vec<(usize, usize)> = Vec::new();
