@@ -112,6 +112,7 @@ struct Head {
 }
 
 impl CpuStep {
+    #[expect(clippy::too_many_lines, reason = "one exhaustive match over the ops")]
     pub(super) fn resolve(step: &Step, weights: &PackedWeights, kv: KvSpec) -> Self {
         let region = |operand: &Operand| operand.region().expect("the program's operand has bytes");
         let operand = |i: usize| region(&step.operands[i]);
