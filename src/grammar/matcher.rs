@@ -25,6 +25,8 @@ pub struct Matcher {
     is_cancelled: IsCancelled,
     watch: Watch,
     effort: Effort,
+    /// Why the parser's last work was ended, if it was.
+    ended: Option<End>,
     /// The mask of this state, if it is known.
     mask: Option<Mask>,
     accepted: Vec<u32>,
@@ -45,7 +47,8 @@ impl Matcher {
         let what = source.constraint().name();
         let watch = Watch::new(Arc::clone(&is_cancelled)).map_err(|fault| no_thread(what, &fault))?;
         let (source, accepted) = (Arc::new(source), Vec::new());
-        let mut matcher = Self { inner, source, is_cancelled, watch, effort, mask: None, accepted };
+        let mut matcher =
+            Self { inner, source, is_cancelled, watch, effort, ended: None, mask: None, accepted };
         // A grammar without any text shows here.
         matcher.mask()?;
         Ok(matcher)
@@ -187,10 +190,12 @@ impl Matcher {
         work: impl Fn(&mut llguidance::Matcher) -> Result<T, E>,
     ) -> Result<T, GrammarError> {
         if let Some(fault) = self.inner.get_error() {
-            return Err(self.stuck(&fault));
+            // Work whose faults nobody is told of was ended, that of forced text or of drafted tokens.
+            let ended = self.ended.filter(|_| self.inner.is_cancelled());
+            return Err(ended.map_or_else(|| self.stuck(&fault), |end| self.ended_by(end)));
         }
         let fault = match self.watched(&work) {
-            (_, Some(end)) => return Err(self.ended(end)),
+            (_, Some(end)) => return Err(self.ended_by(end)),
             (Ok(done), None) => return Ok(done),
             (Err(fault), None) => fault.to_string(),
         };
@@ -200,7 +205,7 @@ impl Matcher {
         }
         self.begin_again(Effort::Slow, &fault)?;
         let done = match self.watched(&work) {
-            (_, Some(end)) => return Err(self.ended(end)),
+            (_, Some(end)) => return Err(self.ended_by(end)),
             (Ok(done), None) => done,
             (Err(fault), None) => return Err(self.stuck(&fault.to_string())),
         };
@@ -212,10 +217,12 @@ impl Matcher {
     fn watched<T>(&mut self, work: impl Fn(&mut llguidance::Matcher) -> T) -> (T, Option<End>) {
         let handle = self.inner.cancellation_handle().expect("it was made cancellable");
         let Self { inner, watch, .. } = self;
-        watch.over(handle, || work(inner))
+        let (done, end) = watch.over(handle, || work(inner));
+        self.ended = end;
+        (done, end)
     }
 
-    fn ended(&self, end: End) -> GrammarError {
+    fn ended_by(&self, end: End) -> GrammarError {
         match end {
             End::Late => self.stuck(&format!("that takes longer than {} s", watch::MOST_TIME.as_secs())),
             End::Cancelled => GrammarError::Cancelled { what: self.constraint().name() },
@@ -238,7 +245,7 @@ impl Matcher {
         let (parsed, end) = self.watched(|inner| inner.consume_tokens(&accepted));
         self.accepted = accepted;
         match end {
-            Some(end) => Err(self.ended(end)),
+            Some(end) => Err(self.ended_by(end)),
             None => parsed.map_err(|fault| self.stuck(&fault.to_string())),
         }
     }

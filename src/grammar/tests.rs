@@ -260,6 +260,28 @@ fn work_that_never_ends_is_given_up() {
     grammar.matcher(&Constraint::Regex("b".to_owned())).unwrap();
 }
 
+/// A schema of a megabyte reaches it, which takes a minute here.
+#[test]
+fn symbols_that_run_out_are_a_limit() {
+    let fault = "panic: assertion failed: grammar.symbols.len() < u16::MAX as usize - 10";
+    let said = super::tokens::refused("JSON schema", &fault).to_string();
+    assert!(said.contains("less than 65,535 symbols") && !said.contains("panic"), "{said}");
+    let other = super::tokens::refused("JSON schema", &"no such format").to_string();
+    assert!(other.contains("no such format"), "{other}");
+}
+
+#[test]
+fn what_ended_work_that_tells_of_no_fault_is_told_by_the_next_mask() {
+    let (tokenizer, grammar) = tokens();
+    let mut matcher = grammar.matcher(&Constraint::Lark("start: /[bc]/ /a+/ /a+/".to_owned())).unwrap();
+    matcher.accept(tokenizer.encode_continuation("b")[0]).unwrap();
+    let mut forced = Vec::new();
+    matcher.forced(&mut forced);
+    assert_eq!(forced, [0; 0]);
+    let error = matcher.mask().unwrap_err();
+    assert!(error.to_string().contains("after 1 tokens of the answer: that takes longer than"), "{error}");
+}
+
 #[test]
 fn work_ends_with_its_request() {
     let (tokenizer, grammar) = tokens();

@@ -20,6 +20,8 @@ use crate::text::Tokenizer;
 
 /// Longest token in bytes that a constrained answer may have.
 const LONGEST_TOKEN: usize = 512;
+/// What is said of a constraint that has more symbols than the library numbers.
+const TOO_MANY_SYMBOLS: &str = "expected a grammar of less than 65,535 symbols, found one with more";
 /// What parsers are used for: they say which tokens are forced.
 const CAPABILITIES: InferenceCapabilities =
     InferenceCapabilities { ff_tokens: true, conditional_ff_tokens: false, backtrack: false, fork: false };
@@ -113,7 +115,7 @@ impl Source {
         let rules = panic_utils::catch_unwind(AssertUnwindSafe(|| {
             grammar.to_internal(Some(tokens), Effort::Usual.limits())
         }))
-        .map_err(|fault| GrammarError::Refused { what, fault: one_line(&fault.to_string()) })?;
+        .map_err(|fault| refused(what, &fault))?;
         if is_cancelled() {
             return Err(GrammarError::Cancelled { what });
         }
@@ -133,11 +135,18 @@ impl Source {
         let Self { factory, constraint, rules: (grammar, lexer) } = self;
         let grammar = GrammarInit::Internal(grammar.clone(), lexer.clone());
         let quiet = Logger::new(0, 0);
-        factory.create_parser_from_init_ext(grammar, quiet, CAPABILITIES, effort.limits()).map_err(|fault| {
-            let fault = one_line(&fault.to_string());
-            GrammarError::Refused { what: constraint.name(), fault }
-        })
+        let parser = factory.create_parser_from_init_ext(grammar, quiet, CAPABILITIES, effort.limits());
+        parser.map_err(|fault| refused(constraint.name(), &fault))
     }
+}
+
+/// Why the library compiles no constraint of this kind. What it asserts of the numbers that it gives out, and does not
+/// count before, is a limit.
+pub(super) fn refused(what: &'static str, fault: &impl std::fmt::Display) -> GrammarError {
+    let fault = one_line(&fault.to_string());
+    let is_too_large = fault.starts_with("panic: assertion failed") && fault.contains("u16::MAX");
+    let fault = if is_too_large { TOO_MANY_SYMBOLS.to_owned() } else { fault };
+    GrammarError::Refused { what, fault }
 }
 
 /// The bytes of a token; empty where no answer may have it. The names of control tokens are marked, so that no text
