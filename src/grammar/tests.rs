@@ -260,7 +260,7 @@ fn work_that_never_ends_is_given_up() {
     grammar.matcher(&Constraint::Regex("b".to_owned())).unwrap();
 }
 
-/// A schema of a megabyte reaches it, which takes a minute here.
+/// Schemas of about a megabyte reach it, which are no matter for a unit test.
 #[test]
 fn symbols_that_run_out_are_a_limit() {
     let fault = "panic: assertion failed: grammar.symbols.len() < u16::MAX as usize - 10";

@@ -9,8 +9,8 @@ pub(super) const KEPT: usize = 8;
 /// Bytes of a continuation: its token, then its log-probability, little-endian.
 const CANDIDATE_BYTES: usize = 8;
 
-/// Bytes of a block of tokens. Beside the keys and values of a token, which take a hundred times as much and more, they
-/// are few: a block has them whether or not a drafter learns, so that prefixes do not depend on plans.
+/// Bytes of a block of tokens: 64 for a token, whose keys and values take 23 KB in the default model. A block has them
+/// whether or not a drafter learns, so that prefixes do not depend on plans.
 pub(super) const OFFERED_BLOCK_BYTES: usize = BLOCK_TOKENS * KEPT * CANDIDATE_BYTES;
 
 /// No token of a model.

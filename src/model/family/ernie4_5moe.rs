@@ -17,8 +17,8 @@ use ygg_kernels::RopePairing;
 pub(super) static ERNIE4_5_MOE: Family = Family {
     name: "ernie4_5-moe",
     models: "ERNIE 4.5 with experts, models of text (21B-A3B, 300B-A47B)",
-    beside_llama: "experts in place of MLPs but for the first layers', chosen by softmax with a bias, and an MLP \
-        beside them",
+    beside_llama: "experts in place of MLPs but for the first layers', chosen by softmax with a bias, and a shared \
+        MLP",
     tried: &[],
     classes: &[("ernie4_5_moe", "Ernie4_5_MoeForCausalLM")],
     pairing: |_| RopePairing::Adjacent,

@@ -58,7 +58,7 @@ pub(super) struct Experts {
     pub(super) shared: Option<Shared>,
 }
 
-/// An MLP beside experts, through which all rows go.
+/// A shared MLP: all rows go through it, in addition to their experts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
     /// Hidden size.

@@ -25,7 +25,7 @@ pub(super) static GRANITE: Family = Family {
 pub(super) static GRANITE_MOE: Family = Family {
     name: "granitemoe",
     models: "Granite 3 with experts (1B-A400M, 3B-A800M)",
-    beside_llama: "Granite's factors; experts in place of MLPs, chosen by softmax, and an MLP beside them, where the \
+    beside_llama: "Granite's factors; experts in place of MLPs, chosen by softmax, and a shared MLP, where the \
         file has one",
     classes: &[("granitemoe", "GraniteMoeForCausalLM"), ("granitemoeshared", "GraniteMoeSharedForCausalLM")],
     accept: accepted::like_llama_with_experts,

@@ -23,7 +23,7 @@ pub(super) static QWEN2MOE: Family = Family {
     name: "qwen2moe",
     models: "Qwen 1.5 and 2 with experts (A2.7B, 57B-A14B)",
     beside_llama: "biases on queries, keys and values; experts in place of MLPs, whose weights sum to less than one, \
-        and an MLP beside them with a sigmoid as its factor",
+        and a shared MLP with a sigmoid as its factor",
     tried: &[],
     classes: &[("qwen2_moe", "Qwen2MoeForCausalLM")],
     pairing: |_| RopePairing::Halves,

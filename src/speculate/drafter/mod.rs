@@ -110,7 +110,8 @@ pub trait Drafter: std::fmt::Debug + Send {
     /// when an earlier request had it verified.
     fn recall(&mut self, _token: u32, _offered: &[Candidate]) {}
 
-    /// Forgets all texts: requests of another owner begin. Which layers pay to be skipped is no text.
+    /// Forgets all texts: requests of another owner begin. What is no text may stay: which layers pay to be skipped,
+    /// how far the parts of a mixture are trusted.
     fn forget_texts(&mut self) {}
 
     /// What it learned that a later process can go on from, if it keeps anything.
