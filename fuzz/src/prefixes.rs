@@ -1,16 +1,7 @@
 //! Files of kept prefixes: one that was written, then damaged, with checksums of headers made anew at times; opened,
 //! looked into, and written to.
 
-use std::{
-    convert::Infallible,
-    fs,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-};
+use std::{convert::Infallible, fs, path::Path, sync::Arc};
 
 use yggc::prefix::{
     Binding, KeptText, Owner, PrefixDisk, PrefixLimits, PrefixNote, PrefixStore, Shelf, prefix_files,
@@ -75,22 +66,13 @@ fn forge(file: &mut [u8], number: usize, place: usize, by: u8) {
     checksum.copy_from_slice(blake3::hash(said).as_bytes());
 }
 
-/// A process that another test starts has the lock of a file that was closed, too, until it is a program of its own.
 fn open(folder: &Path) -> Arc<Shelf> {
-    loop {
-        let is_in_use = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_in_use);
-        let disk = Some(PrefixDisk { folder: folder.to_owned(), bytes: LIMITS });
-        let limits = PrefixLimits { memory_bytes: LIMITS, disk };
-        let store = Arc::new(PrefixStore::open(&limits, move |note| {
-            told.fetch_or(matches!(note, PrefixNote::InUse(_)), Ordering::Relaxed);
-        }));
-        let shelf = store.shelf(Binding::new("fuzzed", ["fuzzed"]), BLOCK_TOKENS, BLOCK_BYTES);
-        if !is_in_use.load(Ordering::Relaxed) {
-            return shelf;
-        }
-        thread::yield_now();
-    }
+    let disk = Some(PrefixDisk { folder: folder.to_owned(), bytes: LIMITS });
+    let limits = PrefixLimits { memory_bytes: LIMITS, disk };
+    let store = Arc::new(PrefixStore::open(&limits, |note| {
+        assert!(!matches!(note, PrefixNote::InUse(_)), "whoever had it has closed it: {note}");
+    }));
+    store.shelf(Binding::new("fuzzed", ["fuzzed"]), BLOCK_TOKENS, BLOCK_BYTES)
 }
 
 /// The tokens of a text, and the bytes of its blocks.

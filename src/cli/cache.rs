@@ -20,14 +20,14 @@
 //! holder dies; so the next holder can remove everything in it.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 
-use yggc::packed::KeptPlace;
+use yggc::{packed::KeptPlace, storage::LockedFile};
 
 use crate::cli::{args::Environment, memory};
 
@@ -235,7 +235,7 @@ impl CacheDir {
 pub(crate) struct LockedCache<'a> {
     cache: &'a CacheDir,
     work: PathBuf,
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl LockedCache<'_> {
@@ -267,18 +267,10 @@ impl Drop for LockedCache<'_> {
 
 /// Locks a file; the system releases the lock when the process ends, however it ends. `on_wait` is called
 /// before waiting for another process.
-pub(crate) fn take_lock(path: &Path, on_wait: impl FnOnce()) -> Result<File, CacheError> {
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    let lock = lock.map_err(CacheError::at("open", path))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            on_wait();
-            lock.lock().map_err(CacheError::at("lock", path))?;
-        }
-        Err(TryLockError::Error(error)) => return Err(CacheError::at("lock", path)(error)),
-    }
-    Ok(lock)
+pub(crate) fn take_lock(path: &Path, on_wait: impl FnOnce()) -> Result<LockedFile, CacheError> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    LockedFile::wait(file.map_err(CacheError::at("open", path))?, on_wait)
+        .map_err(CacheError::at("lock", path))
 }
 
 fn proof_path(path: &Path) -> PathBuf {

@@ -4,15 +4,14 @@
 //! elsewhere, as of any text (see `prefixes.rs`), so that a conversation goes on without being read again.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use yggc::{
     engine::{Message, Role},
-    storage::{json_fault, replace_file},
+    storage::{LockedFile, json_fault, replace_file},
 };
 
 use crate::cli::{
@@ -32,7 +31,7 @@ pub(crate) struct KeptChat {
     path: PathBuf,
     turns: Vec<Turn>,
     /// Held while it is open, or another run would lose what this one adds.
-    _lock: File,
+    _lock: LockedFile,
 }
 
 /// What a file holds.

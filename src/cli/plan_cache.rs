@@ -15,8 +15,7 @@
 //! lock writes, so partial files that it finds were left by a dead process, and are removed.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -27,7 +26,7 @@ use yggc::{
     measure::profile_file::{self, PROFILE_FORMAT},
     plan::{self, FittedPlan, Plan, PlanError},
     planner::MemoryBudget,
-    storage::replace_file,
+    storage::{LockedFile, replace_file},
 };
 
 use crate::cli::{
@@ -140,7 +139,7 @@ impl CachedPlan {
 #[derive(Debug)]
 pub(crate) struct LockedPlan<'a> {
     place: &'a CachedPlan,
-    _lock: File,
+    _lock: LockedFile,
 }
 
 impl LockedPlan<'_> {

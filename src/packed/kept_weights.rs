@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, Seek, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -14,7 +14,7 @@ use super::{
     folder::{self, EXTENSION},
     kept_files,
 };
-use crate::storage::{CopiedBytes, FileStamp, MappedFile, StorageError, open_direct};
+use crate::storage::{CopiedBytes, FileStamp, LockedFile, MappedFile, StorageError, open_direct};
 
 /// Writes have this size and alignment, so that file systems which cache in huge pages use one page for each.
 const WINDOW: usize = 2 << 20;
@@ -81,12 +81,9 @@ impl KeptWeights {
         if sizes.iter().sum::<usize>() < self.place.least_bytes {
             return;
         }
-        let kept = self.lock().and_then(|lock| match lock.try_lock() {
-            Ok(()) => self.keep_alone(packing, sizes, pack),
-            Err(TryLockError::WouldBlock) => {
-                Ok(PackedNote::Later("another process is keeping packed weights"))
-            }
-            Err(TryLockError::Error(error)) => Err(error),
+        let kept = self.lock_file().and_then(LockedFile::take).and_then(|lock| match lock {
+            Some(_lock) => self.keep_alone(packing, sizes, pack),
+            None => Ok(PackedNote::Later("another process is keeping packed weights")),
         });
         let refused = |error: io::Error| PackedNote::Refused(self.place.folder.clone(), error.to_string());
         (self.notify)(kept.unwrap_or_else(refused));
@@ -104,7 +101,7 @@ impl KeptWeights {
     ) -> Result<PackedFile, String> {
         let found = self.find(packing).or_else(|note| {
             note.into_iter().for_each(&self.notify);
-            let lock = self.lock().and_then(|lock| lock.lock().map(|()| lock));
+            let lock = self.lock_file().and_then(|file| LockedFile::wait(file, || ()));
             let refused = |error| format!("`{}`: {error}", self.place.folder.display());
             let _lock = lock.map_err(refused)?;
             // Another process may have stored them meanwhile.
@@ -185,7 +182,7 @@ impl KeptWeights {
     }
 
     /// The lock of the folder, not yet taken.
-    fn lock(&self) -> io::Result<File> {
+    fn lock_file(&self) -> io::Result<File> {
         fs::create_dir_all(&self.place.folder)?;
         OpenOptions::new().create(true).truncate(false).write(true).open(self.place.folder.join("lock"))
     }

@@ -1,7 +1,7 @@
 //! The level on disk: a file of blocks of one binding, which one process at a time has.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::File,
     io,
     path::PathBuf,
     sync::{
@@ -20,7 +20,7 @@ use super::{
     note::Notify,
     tree::Tree,
 };
-use crate::storage::{read_exact_at, write_all_at};
+use crate::storage::{LockedFile, read_exact_at, write_all_at};
 
 /// Where a block is in a file, and what its bytes must be.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ struct Index {
 
 /// A file of blocks, whose lock this process holds.
 pub(super) struct BlockFile {
-    file: File,
+    file: LockedFile,
     path: PathBuf,
     folder: Folder,
     layout: Layout,
@@ -97,13 +97,10 @@ impl BlockFile {
         folder.create()?;
         let file = {
             // Who removes files holds it, so that none is removed between its opening and its lock.
-            let lock = folder.open("lock")?;
-            lock.lock()?;
-            let file = folder.open(name)?;
-            match file.try_lock() {
-                Ok(()) => file,
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(error),
+            let _lock = folder.lock()?;
+            match LockedFile::take(folder.open(name)?)? {
+                Some(file) => file,
+                None => return Ok(None),
             }
         };
         let path = folder.path.join(name);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::layout::{Layout, Read as ReadHeader, read_head};
-use crate::storage::read_exact_at;
+use crate::storage::{LockedFile, read_exact_at};
 
 /// What the names of files of blocks end in.
 pub(super) const EXTENSION: &str = "prefixes";
@@ -33,10 +33,10 @@ impl PrefixFile {
     /// # Errors
     /// What was expected and what was found instead.
     pub fn check(&self) -> Result<(), String> {
-        let file = File::open(&self.path).map_err(|error| error.to_string())?;
-        if file.try_lock_shared().is_err() {
+        let file = File::open(&self.path).and_then(LockedFile::share).map_err(|error| error.to_string())?;
+        let Some(file) = file else {
             return Ok(());
-        }
+        };
         let mut head = vec![0; Layout::HEAD as usize];
         read_exact_at(&file, &mut head, 0).map_err(|error| error.to_string())?;
         let Some((layout, _)) = read_head(&head) else {
@@ -115,11 +115,15 @@ impl Folder {
         options.open(self.path.join(name))
     }
 
+    /// Waits until no other process changes which files are in it.
+    pub(super) fn lock(&self) -> io::Result<LockedFile> {
+        LockedFile::wait(self.open("lock")?, || ())
+    }
+
     /// Sets the length of a file in it to `bytes`, if the folder stays within its limit then. Files that nobody has
     /// open are removed for that, the one that was not used for longest first. Whether it was done.
     pub(super) fn resize(&self, file: &File, path: &Path, bytes: u64) -> io::Result<bool> {
-        let lock = self.open("lock")?;
-        lock.lock()?;
+        let _lock = self.lock()?;
         let mut others = prefix_files(&self.path)?;
         others.retain(|other| other.path != path);
         let mut held: u64 = others.iter().map(|other| other.bytes).sum();
@@ -128,8 +132,8 @@ impl Folder {
                 break;
             }
             // Who has it open holds its lock.
-            let is_free = File::open(&other.path).is_ok_and(|file| file.try_lock().is_ok());
-            if is_free && fs::remove_file(&other.path).is_ok() {
+            let held_file = File::open(&other.path).and_then(LockedFile::take).ok().flatten();
+            if held_file.is_some() && fs::remove_file(&other.path).is_ok() {
                 held -= other.bytes;
             }
         }

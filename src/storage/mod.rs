@@ -1,5 +1,5 @@
 //! Memory maps with a safe interface: model files and corpus stores are read through [`MappedFile`]. Also files with a
-//! checked header ([`Seal`]), the free space of disks, threads that read files when idle, reads past the system's
+//! checked header ([`Seal`]) or a lock ([`LockedFile`]), the free space of disks, threads that read files when idle, reads past the system's
 //! cache and at places of a file, and what is wrong with a JSON text.
 //!
 //! Invariant: the bytes lent by a map live as long as any clone of it, never move, and number [`MappedFile::len`].
@@ -19,6 +19,7 @@ mod file_stamp;
 mod heap;
 mod idle_thread;
 mod json_fault;
+mod locked_file;
 mod mapped_file;
 mod placed_bytes;
 mod sealed_file;
@@ -32,6 +33,7 @@ pub use file_stamp::FileStamp;
 pub use heap::share_heap;
 pub use idle_thread::when_idle;
 pub use json_fault::json_fault;
+pub use locked_file::LockedFile;
 pub use mapped_file::{MappedFile, StorageError};
 pub use placed_bytes::{read_at, read_exact_at, write_all_at};
 pub use sealed_file::{Seal, SealError};

@@ -11,12 +11,12 @@
 //! Invariant: what follows the last whole record was being written when a build was killed, and is cut off.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, OpenOptions},
     io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
-use crate::{engine::Error, speculate::corpus::Offer};
+use crate::{engine::Error, speculate::corpus::Offer, storage::LockedFile};
 
 use super::cannot;
 
@@ -42,7 +42,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct ScoreFile {
     path: PathBuf,
-    file: BufReader<File>,
+    file: BufReader<LockedFile>,
     /// Records read or appended.
     records: u64,
     /// Bytes up to their end.
@@ -55,19 +55,14 @@ impl ScoreFile {
     /// Opens or creates the file, for scores that follow from `settings`.
     pub(super) fn open(path: &Path, settings: [u8; 32]) -> Result<Self, Error> {
         let io = |error: io::Error| cannot("keep scores in", path, &error);
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::input(format!(
-                    "another yggc builds this store: expected `{}` to be free, found it locked; wait for it, or choose \
-                     another output",
-                    path.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(io(error)),
-        }
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let Some(mut file) = opened.and_then(LockedFile::take).map_err(io)? else {
+            return Err(Error::input(format!(
+                "another yggc builds this store: expected `{}` to be free, found it locked; wait for it, or choose \
+                 another output",
+                path.display()
+            )));
+        };
         let header = [&MAGIC[..], &FORMAT.to_le_bytes(), &settings].concat();
         let mut found = Vec::new();
         Read::by_ref(&mut file).take(HEADER_BYTES).read_to_end(&mut found).map_err(io)?;
