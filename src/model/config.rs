@@ -115,7 +115,7 @@ impl ModelConfig {
             name,
             layers: count(&keys.layers)?,
             hidden_size,
-            feed_forward: count(&keys.feed_forward)?,
+            feed_forward: feed_forward(family, fields, keys)?,
             heads,
             kv_heads: kv_heads(fields, &keys.kv_heads)?.unwrap_or(heads),
             head_dim,
@@ -182,6 +182,19 @@ fn kv_heads(fields: &dyn Fields, key: &str) -> Result<Option<usize>, ModelError>
             Err(ModelError::unsupported(format_args!("key `{key}`"), found, "as many in all that attend"))
         }
     }
+}
+
+/// The hidden size of MLPs. A model that has experts in all layers may say only theirs.
+fn feed_forward(family: &Family, fields: &dyn Fields, keys: &ConfigKeys) -> Result<usize, ModelError> {
+    let of_experts = || {
+        let key = family.key(fields.container(), "expert_feed_forward_length", "moe_intermediate_size");
+        fields.count(&key)
+    };
+    let found = match fields.count(&keys.feed_forward)? {
+        None => of_experts()?,
+        found => found,
+    };
+    required(found, &keys.feed_forward, "an integer above 0")
 }
 
 /// Head size where the file does not state it: `D / H`.

@@ -18,14 +18,14 @@ use yggc::{
 
 use crate::{
     row_invariance::any_rows,
-    tiny_model::{Class, TinyModel, cases, everything, is_cuda, session},
+    tiny_model::{Class, TinyModel, best_tier, bits, cases, everything, is_cuda, session},
 };
 
 /// Folders of the families there are, those that a GPU computes.
 const DENSE: [&str; 11] =
     ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
 /// Those with experts and those whose rows have a state, which a GPU refuses.
-const OF_PROCESSORS: [&str; 12] = [
+const OF_PROCESSORS: [&str; 13] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -38,6 +38,7 @@ const OF_PROCESSORS: [&str; 12] = [
     "gpt_oss_numbers",
     "qwen35",
     "qwen35_tied",
+    "qwen35moe",
 ];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
@@ -369,6 +370,47 @@ fn the_language_model_of_one_that_sees_is_the_same() {
         text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(without_names(&opened), without_names(&open("qwen35", Container::Folder)));
+}
+
+/// Folders that transformers writes have a tensor for each matrix of an expert, published ones two for all of a layer.
+#[test]
+fn experts_of_qwen35_are_the_same_in_tensors_of_their_own() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let folder = data("qwen35moe");
+    let stored = fs::read(folder.join("model.safetensors")).expect("the model is there");
+    let tensors = safetensors::SafeTensors::deserialize(&stored).expect("safetensors");
+    let mut all = Vec::new();
+    for (name, tensor) in tensors.tensors() {
+        let Some((layer, part)) = name.split_once("mlp.experts.") else {
+            all.push((name, tensor));
+            continue;
+        };
+        let &[count, rows, columns] = tensor.shape() else { panic!("{name}: {:?}", tensor.shape()) };
+        let parts: &[&str] = if part == "down_proj" { &["down_proj"] } else { &["gate_proj", "up_proj"] };
+        let rows = rows / parts.len();
+        for (number, bytes) in tensor.data().chunks(2 * rows * columns).enumerate() {
+            let (expert, part) = (number / parts.len(), parts[number % parts.len()]);
+            assert!(expert < count);
+            let view = safetensors::tensor::TensorView::new(tensor.dtype(), vec![rows, columns], bytes);
+            let name = format!("{layer}mlp.experts.{expert}.{part}.weight");
+            all.push((name, view.expect("a matrix")));
+        }
+    }
+    let bytes = safetensors::serialize(all, None).expect("safetensors");
+    fs::write(place.path().join("model.safetensors"), bytes).expect("the folder can be written");
+    for name in ["config.json", "tokenizer.json"] {
+        let bytes = fs::read(folder.join(name)).unwrap_or(b"{}".to_vec());
+        fs::write(place.path().join(name), bytes).expect("the folder can be written");
+    }
+    let opened = Model::open(place.path()).unwrap_or_else(|error| panic!("{error}"));
+    let together = open("qwen35moe", Container::Folder);
+    assert!(opened.unused_tensors.is_empty() && together.unused_tensors.is_empty());
+    let logits = |model: Model| {
+        let model = TinyModel::of(String::new(), model, WeightFormat::BF16);
+        let set = model.set(Class::native(best_tier()));
+        bits(session(set, 96, 1, 1).prefill(&[3, 90, 4, 7, 33]).expect("it fits"))
+    };
+    assert_eq!(logits(opened), logits(together));
 }
 
 #[test]

@@ -18,8 +18,7 @@ pub(super) fn like_llama_with_experts(
     fields: &dyn Fields,
     config: &mut ModelConfig,
 ) -> Result<(), ModelError> {
-    same_heads(fields, config)?;
-    no_biases(fields)?;
+    common_with_experts(fields, config)?;
     activation(fields, &["hidden_act"], "silu")?;
     whole_heads_turn(fields, config)
 }
@@ -45,6 +44,11 @@ fn dense(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
 /// Refuses experts, heads of another size for values, and biases that no family has.
 pub(super) fn common(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
     dense(fields, config)?;
+    common_with_experts(fields, config)
+}
+
+/// As [`common`], of a family that may have experts.
+pub(super) fn common_with_experts(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
     same_heads(fields, config)?;
     no_biases(fields)
 }

@@ -21,7 +21,8 @@ use ygg_kernels::{Gating, Nonlinearity, Routing};
 pub(super) enum Stored {
     /// Tensors for each expert: what stands before its number, and what gate, up and down are called after it.
     Each { before: &'static str, parts: [&'static str; 3] },
-    /// A tensor for all experts' gates and ups, each expert's gate first, and one for their downs.
+    /// A tensor for all experts' gates and ups, each expert's gate first, and one for their downs; names as they
+    /// stand.
     Fused { input: &'static str, output: &'static str },
     /// A tensor for all experts' gates and ups, whose rows are those of a gate and of an up in turn, and one for their
     /// downs; names as they stand. Where elements are single numbers, the rows and columns of each expert are swapped.
@@ -282,9 +283,10 @@ impl ExpertWeights {
                 [gates.find(list)?, ups.find(list)?, downs.find(list)?]
             }
             Stored::Fused { input, output } => {
-                let both = list.parts(name("", input), &[count, 2 * f, d], &vec![f; 2 * count])?;
+                let [input, output] = [input, output].map(|name| naming.layer_vector(layer, "", name));
+                let both = list.parts(input, &[count, 2 * f, d], &vec![f; 2 * count])?;
                 let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect::<Vec<_>>();
-                let downs = list.parts(name("", output), &[count, d, f], &vec![d; count])?;
+                let downs = list.parts(output, &[count, d, f], &vec![d; count])?;
                 [of(0).into(), of(1).into(), downs.into()]
             }
             Stored::Each { before, parts } => {

@@ -31,8 +31,8 @@ pub(super) static GRANITE_MOE: Family = Family {
     accept: accepted::like_llama_with_experts,
     graph: |source| {
         let stored = Stored::Fused {
-            input: "block_sparse_moe.input_linear",
-            output: "block_sparse_moe.output_linear",
+            input: "block_sparse_moe.input_linear.weight",
+            output: "block_sparse_moe.output_linear.weight",
         };
         // Softmax over the scores of the experts that are used: weights divided by their sum.
         let fused =

@@ -24,6 +24,7 @@ mod qwen2;
 mod qwen2moe;
 mod qwen3;
 mod qwen35;
+mod qwen35moe;
 mod qwen3moe;
 mod recipe;
 mod smollm3;
@@ -64,6 +65,7 @@ static FAMILIES: &[&Family] = &[
     &qwen2moe::QWEN2MOE,
     &ernie4_5moe::ERNIE4_5_MOE,
     &qwen35::QWEN35,
+    &qwen35moe::QWEN35MOE,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];
@@ -119,7 +121,7 @@ impl Family {
     }
 
     /// As [`Source::key`].
-    fn key(&self, container: Container, gguf: &str, folder: &str) -> String {
+    pub(super) fn key(&self, container: Container, gguf: &str, folder: &str) -> String {
         match container {
             Container::Gguf => format!("{}.{gguf}", self.name),
             Container::Folder => folder.to_owned(),

@@ -5,12 +5,9 @@ use super::{
     frame::decoder,
     recipe::{self, HeadNorms, Instead, Recipe},
 };
-use crate::{
-    ir::Graph,
-    model::{
-        Container, ModelConfig, ModelError,
-        config::{Fields, only, required},
-    },
+use crate::model::{
+    Container, ModelConfig, ModelError,
+    config::{Fields, only, required},
 };
 use ygg_kernels::{DeltaForm, DeltaShape, RopePairing};
 
@@ -24,8 +21,11 @@ pub(super) static QWEN35: Family = Family {
     classes: &[("qwen3_5_text", "Qwen3_5ForCausalLM"), ("qwen3_5", "Qwen3_5ForConditionalGeneration")],
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
-    accept,
-    graph,
+    accept: |fields, config| {
+        accepted::common(fields, config)?;
+        accept(fields, config)
+    },
+    graph: |source| decoder(source, &recipe(source)?),
 };
 
 /// How many layers follow each other to the next one that attends, where a file does not say.
@@ -47,20 +47,23 @@ const LANGUAGE_LAYERS: &str = "model.language_model.layers.";
 const OTHERS: [&str; 3] = ["mtp.", "model.visual.", "visual."];
 
 /// The key of a GGUF file for how many of its layers predict further tokens: the last ones.
-const FURTHER: &str = "qwen35.nextn_predict_layers";
+fn further_key(config: &ModelConfig) -> String {
+    config.family.key(Container::Gguf, "nextn_predict_layers", "")
+}
 
-fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
-    accepted::common(fields, config)?;
+/// What the dense family and that of experts check alike.
+pub(super) fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
     accepted::activation(fields, &["hidden_act"], "silu")?;
     match fields.container() {
         Container::Folder => {
             only("attn_output_gate", fields.flag("attn_output_gate")?, true, "gates of attention")
         }
         Container::Gguf => {
-            let further = fields.count(FURTHER)?.unwrap_or(0);
+            let key = further_key(config);
+            let further = fields.count(&key)?.unwrap_or(0);
             if further >= config.layers {
                 let expected = format!("fewer than the {} layers", config.layers);
-                return Err(ModelError::invalid(format_args!("key `{FURTHER}`"), expected, further));
+                return Err(ModelError::invalid(format_args!("key `{key}`"), expected, further));
             }
             config.layers -= further;
             Ok(())
@@ -100,7 +103,8 @@ fn shape(source: &Source<'_>) -> Result<DeltaShape, ModelError> {
             let all = count("ssm.inner_size", "", "elements of the values of all heads")?;
             if value_heads == 0 || !all.is_multiple_of(value_heads) {
                 let expected = format!("a multiple of the {value_heads} heads of values");
-                return Err(ModelError::invalid("key `qwen35.ssm.inner_size`", expected, all));
+                let key = source.key("ssm.inner_size", "");
+                return Err(ModelError::invalid(format_args!("key `{key}`"), expected, all));
             }
             all / value_heads
         }
@@ -122,7 +126,8 @@ fn shape(source: &Source<'_>) -> Result<DeltaShape, ModelError> {
 /// Most channels of a gated delta rule: as many as any other size of a model may be.
 const MOST_CHANNELS: usize = 1 << 20;
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+/// What both families compute, with an MLP in every layer.
+pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let is_folder = source.fields.container() == Container::Folder;
     let form = DeltaForm { is_grouped: is_folder, is_logarithm: is_folder };
     let has_language = source.tensors.keys().any(|name| name.starts_with(LANGUAGE_LAYERS));
@@ -132,7 +137,7 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
         (true, true) => (LANGUAGE_NAMES, Some(LANGUAGE_LAYERS)),
     };
     let layers = source.config.layers;
-    let further = if is_folder { 0 } else { source.fields.count(FURTHER)?.unwrap_or(0) };
+    let further = if is_folder { 0 } else { source.fields.count(&further_key(source.config))?.unwrap_or(0) };
     let mut others: Vec<String> = OTHERS.map(str::to_owned).to_vec();
     others.extend((layers..layers + further).map(|layer| format!("blk.{layer}.")));
     let mut recipe = Recipe {
@@ -149,5 +154,5 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {
         layer.instead = (!attends).then_some(Instead::DeltaRule);
     }
-    decoder(source, &recipe)
+    Ok(recipe)
 }

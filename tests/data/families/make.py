@@ -31,14 +31,15 @@ COMMON = dict(
 
 
 def family(architecture, model_type, arch, logit_std=2.0, final_gain=1.0, permute=False, lengths=(TEXT_TOKENS,),
-           mxfp4=None, **config):
+           mxfp4=None, fused=False, **config):
     """`final_gain`: mean gain of the last norm; above 1 it allows small tied embeddings, which the layers outweigh.
     `permute`: rows of Q and K are reordered for rotation of adjacent pairs. `lengths`: tokens of each text.
-    `mxfp4`: the container, `folder` or `gguf`, that has experts in this format; in the other one they are numbers."""
+    `mxfp4`: the container, `folder` or `gguf`, that has experts in this format; in the other one they are numbers.
+    `fused`: the folder has the tensors of the class that runs them, with all experts of a layer in two."""
     config = {k: v for k, v in {**COMMON, **config}.items() if v is not DROP}
     config = {"architectures": [architecture], "model_type": model_type, "torch_dtype": "bfloat16", **config}
     return dict(config=config, arch=arch, logit_std=logit_std, final_gain=final_gain,
-                permute=permute, lengths=lengths, mxfp4=mxfp4)
+                permute=permute, lengths=lengths, mxfp4=mxfp4, fused=fused)
 
 
 DROP = object()
@@ -139,6 +140,15 @@ FAMILIES = {
                           final_gain=4.0, rope_parameters=dict(
                               rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1],
                               mrope_interleaved=True)),
+    "qwen35moe": family("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "qwen35moe", fused=True, num_hidden_layers=2,
+                        hidden_size=48, intermediate_size=DROP, head_dim=16, num_key_value_heads=1,
+                        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=20,
+                        linear_conv_kernel_dim=4, full_attention_interval=2, attn_output_gate=True,
+                        layer_types=["linear_attention", "full_attention"], moe_intermediate_size=24,
+                        shared_expert_intermediate_size=40, num_experts=9, num_experts_per_tok=3, rms_norm_eps=1e-6,
+                        rope_theta=DROP, rope_parameters=dict(
+                            rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1],
+                            mrope_interleaved=True)),
 }
 
 # What converters call the matrices of experts: gate, up, down.
@@ -146,7 +156,7 @@ EXPERT_PARTS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
 def stores_gains_less_one(spec):
-    return spec["arch"].startswith("gemma") or spec["arch"] == "qwen35"
+    return spec["arch"].startswith(("gemma", "qwen35"))
 
 
 def exact(values):
@@ -291,7 +301,7 @@ def write_metadata(writer, c, spec):
         writer.add_expert_weights_scale(c["routed_scaling_factor"])
     if arch == "gpt-oss":
         writer.add_expert_feed_forward_length(c["intermediate_size"])
-    if arch == "qwen35":
+    if arch.startswith("qwen35"):
         writer.add_ssm_conv_kernel(c["linear_conv_kernel_dim"])
         writer.add_ssm_state_size(c["linear_key_head_dim"])
         writer.add_ssm_group_count(c["linear_num_key_heads"])
@@ -307,7 +317,8 @@ def write_metadata(writer, c, spec):
         writer.add_feed_forward_length(lfm2_feed_forward(c))
     else:
         writer.add_head_count_kv(c["num_key_value_heads"])
-        writer.add_feed_forward_length(c["intermediate_size"])
+        if "intermediate_size" in c:
+            writer.add_feed_forward_length(c["intermediate_size"])
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -526,6 +537,8 @@ def make(name, seed):
     kept = {k: v.dtype if k.endswith(("expert_bias", "correction_bias")) else torch.bfloat16 for k, v in stored.items()}
     weights = {k: v.to(kept[k]).contiguous() for k, v in stored.items()}
     files = weights
+    if spec["fused"]:
+        files = {k: v.to(torch.bfloat16).contiguous() for k, v in model.state_dict().items()}
     if with_bytes:
         files = dict(pair for k, v in weights.items() for pair in in_file(k, v))
         c = {**c, "quantization_config": {"quant_method": "mxfp4"}}
@@ -541,7 +554,7 @@ def make(name, seed):
     tensors = gguf_tensors(c, spec, with_experts_together(weights))
     write_gguf(folder / "model.gguf", c, spec, tensors)
     check_gguf(folder / "model.gguf", c, spec, tensors,
-               with_experts_together(weights if with_bytes else load_file(folder / "model.safetensors")))
+               with_experts_together(weights if with_bytes or spec["fused"] else load_file(folder / "model.safetensors")))
 
     print(f"{name}: {sum(p.numel() for p in weights.values())} weights")
     texts = [run(model, make_text(n, c["vocab_size"], seed + 1000 + i)) for i, n in enumerate(spec["lengths"])]
