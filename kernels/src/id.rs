@@ -77,6 +77,8 @@ pub enum Tier {
     Reference,
     /// Plain Rust on any processor.
     Portable,
+    /// NEON with dot products of bytes.
+    Neon,
     /// AVX2 with FMA and F16C.
     Avx2,
     /// AVX-512 with VNNI.
@@ -91,8 +93,16 @@ pub enum Tier {
 
 impl Tier {
     /// Every tier, slowest first.
-    pub const ALL: [Self; 7] =
-        [Self::Reference, Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx, Self::Cuda];
+    pub const ALL: [Self; 8] = [
+        Self::Reference,
+        Self::Portable,
+        Self::Neon,
+        Self::Avx2,
+        Self::Avx512,
+        Self::Avx512Bf16,
+        Self::Amx,
+        Self::Cuda,
+    ];
 
     /// The fastest tier of this processor.
     pub fn detect_best() -> Self {
@@ -103,7 +113,7 @@ impl Tier {
     pub fn is_available(self) -> bool {
         match self {
             Self::Reference | Self::Portable => true,
-            Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
+            Self::Neon | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
                 crate::cpu::Kernels::for_tier(self).is_some()
             }
             Self::Cuda => false,
@@ -114,7 +124,13 @@ impl Tier {
     /// one compute the same bits at the same speed.
     pub const fn kernel_set(self) -> &'static str {
         match self {
-            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
+            Self::Reference
+            | Self::Portable
+            | Self::Neon
+            | Self::Avx2
+            | Self::Avx512
+            | Self::Avx512Bf16
+            | Self::Amx => {
                 env!("YGG_KERNEL_SET")
             }
             Self::Cuda => env!("YGG_CUDA_KERNEL_SET"),
@@ -124,9 +140,13 @@ impl Tier {
     /// The default activations of its linears.
     pub const fn activations(self) -> Activations {
         match self {
-            Self::Reference | Self::Portable | Self::Avx2 | Self::Avx512 | Self::Avx512Bf16 | Self::Amx => {
-                Activations::Int8
-            }
+            Self::Reference
+            | Self::Portable
+            | Self::Neon
+            | Self::Avx2
+            | Self::Avx512
+            | Self::Avx512Bf16
+            | Self::Amx => Activations::Int8,
             Self::Cuda => Activations::Native,
         }
     }
@@ -136,6 +156,7 @@ impl Tier {
         match self {
             Self::Reference => "reference",
             Self::Portable => "portable",
+            Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",

@@ -21,7 +21,9 @@ impl Runner {
     pub(super) fn of(tier: Tier) -> Self {
         match tier {
             Tier::Reference => Self::Reference,
-            Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => Self::Cpu,
+            Tier::Portable | Tier::Neon | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {
+                Self::Cpu
+            }
             Tier::Cuda => Self::Cuda,
         }
     }
@@ -41,7 +43,7 @@ pub fn rounds_activations(tier: Tier, format: WeightFormat) -> bool {
         Tier::Avx512Bf16 | Tier::Amx => format == WeightFormat::BF16,
         // To halves where weights are halves.
         Tier::Cuda => format != WeightFormat::F32,
-        Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 => false,
+        Tier::Reference | Tier::Portable | Tier::Neon | Tier::Avx2 | Tier::Avx512 => false,
     }
 }
 

@@ -34,8 +34,8 @@ pub struct OpenOptions {
     pub store: *const c_char,
     /// `cpu` or `cuda`; `NULL`: `cpu`.
     pub device: *const c_char,
-    /// Instruction set of the CPU kernels: `portable`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the fastest one
-    /// that this CPU has.
+    /// Instruction set of the CPU kernels: `portable`, `neon`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the
+    /// fastest one that this CPU has.
     pub isa: *const c_char,
     /// Activations of linears: `int8` or `native`; `NULL`: `int8` on a CPU, `native` on a GPU.
     pub activations: *const c_char,
@@ -131,14 +131,12 @@ fn unknown(field: &str, expected: &str, found: &str) -> Failure {
 }
 
 fn tier(device: Option<&str>, isa: Option<&str>) -> Result<Option<Tier>, Failure> {
-    const SETS: &str = "portable, avx2, avx512, avx512bf16 or amx";
+    const SETS: &str = "portable, neon, avx2, avx512, avx512bf16 or amx";
     match (device, isa) {
         (None | Some("cpu"), None) => Ok(None),
         (None | Some("cpu"), Some(name)) => match name.parse() {
-            Ok(tier @ (Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx)) => {
-                Ok(Some(tier))
-            }
             Ok(Tier::Reference | Tier::Cuda) | Err(_) => Err(unknown("isa", SETS, name)),
+            Ok(tier) => Ok(Some(tier)),
         },
         (Some("cuda"), None) => Ok(Some(Tier::Cuda)),
         (Some("cuda"), Some(_)) => Err(Failure::usage(

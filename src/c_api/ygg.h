@@ -73,8 +73,8 @@ typedef struct ygg_options {
     const char *store;
     // `cpu` or `cuda`; `NULL`: `cpu`.
     const char *device;
-    // Instruction set of the CPU kernels: `portable`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the fastest one
-    // that this CPU has.
+    // Instruction set of the CPU kernels: `portable`, `neon`, `avx2`, `avx512`, `avx512bf16` or `amx`; `NULL`: the
+    // fastest one that this CPU has.
     const char *isa;
     // Activations of linears: `int8` or `native`; `NULL`: `int8` on a CPU, `native` on a GPU.
     const char *activations;

@@ -386,7 +386,8 @@ mod tests {
 
     #[test]
     fn instruction_sets_that_are_not_here_are_refused_with_those_that_are() {
-        for meant in [Tier::Portable, Tier::Avx2, Tier::Avx512, Tier::Avx512Bf16, Tier::Amx] {
+        let sets = [Tier::Portable, Tier::Neon, Tier::Avx2, Tier::Avx512, Tier::Avx512Bf16, Tier::Amx];
+        for meant in sets {
             match tier(meant) {
                 Ok(found) => assert!(found == meant && meant.is_available()),
                 Err(error) => {

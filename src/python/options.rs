@@ -98,7 +98,7 @@ fn unknown(name: &str, expected: &str, found: &str) -> PyErr {
 
 /// The tier of a device and a set of instructions.
 fn tier(device: &str, isa: Option<&str>) -> PyResult<Option<Tier>> {
-    const SETS: &str = "\"portable\", \"avx2\", \"avx512\", \"avx512bf16\", \"amx\" or None";
+    const SETS: &str = "\"portable\", \"neon\", \"avx2\", \"avx512\", \"avx512bf16\", \"amx\" or None";
     match (device, isa) {
         ("cpu", None) => Ok(None),
         ("cpu", Some(name)) => match name.parse() {

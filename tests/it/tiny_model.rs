@@ -103,7 +103,7 @@ impl TinyModel {
         let chances = |class: &Class| match class.tier {
             Tier::Reference => 1,
             Tier::Portable => 10,
-            Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx | Tier::Cuda => 50,
+            Tier::Neon | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx | Tier::Cuda => 50,
         };
         let all = self.classes();
         let lots: Vec<Class> = all.iter().flat_map(|class| iter::repeat_n(*class, chances(class))).collect();

@@ -14,7 +14,7 @@
 
 use super::{
     PackedLinear,
-    codes::{Fetching, MANY, Operands, TOGETHER, bias, is_wide},
+    codes::{ByteProducts, Fetching, MANY, Operands, TOGETHER, bias, is_wide},
     packing::{BLOCK, TILE},
     tuning::{Reading, Tuning},
 };
@@ -65,10 +65,14 @@ impl Coded {
     /// Place of the product of the scale and the sum of the codes.
     pub(super) const SCALED_SUM: usize = BLOCK + 8;
 
-    fn of(coding: Coding, is_split: bool) -> Self {
-        let is_signed = is_split && is_wide(coding.bits, coding.meaning);
+    fn of(coding: Coding, products: ByteProducts) -> Self {
+        let is_signed = products.signs_wide() && is_wide(coding.bits, coding.meaning);
         let bias = if is_signed { 0 } else { bias(coding.meaning) };
-        Self { group_len: coding.has_groups().then_some(coding.group_len()), bias, is_split }
+        Self {
+            group_len: coding.has_groups().then_some(coding.group_len()),
+            bias,
+            is_split: products.is_split(),
+        }
     }
 
     /// Bytes of a row of a block of 32.
@@ -78,10 +82,15 @@ impl Coded {
 }
 
 impl Layout {
-    /// The layout of a numeric class. `is_split`: whether sums of products have 16 bits in this tier.
-    pub(super) fn of(format: WeightFormat, activations: Activations, tier: Tier, is_split: bool) -> Self {
+    /// The layout of a numeric class, for a processor that multiplies bytes so.
+    pub(super) fn of(
+        format: WeightFormat,
+        activations: Activations,
+        tier: Tier,
+        products: ByteProducts,
+    ) -> Self {
         match (format.coding(), activations) {
-            (Some(coding), Activations::Int8) => Self::Coded(Coded::of(coding, is_split)),
+            (Some(coding), Activations::Int8) => Self::Coded(Coded::of(coding, products)),
             (Some(_), Activations::Native) => Self::F32Sums,
             (None, _) => match (format, tier) {
                 (WeightFormat::BF16, Tier::Avx512Bf16) => Self::Bf16,

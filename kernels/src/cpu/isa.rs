@@ -5,6 +5,28 @@ use super::amx;
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
+/// Proof of NEON with dot products of bytes.
+#[cfg(target_arch = "aarch64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neon(());
+
+#[cfg(target_arch = "aarch64")]
+impl Neon {
+    /// The proof, for code that was compiled for the features.
+    ///
+    /// # Safety
+    /// This processor has them all.
+    #[inline(always)]
+    pub(super) const unsafe fn assume() -> Self {
+        Self(())
+    }
+
+    /// The proof, if this processor has them all.
+    pub fn detect() -> Option<Self> {
+        std::arch::is_aarch64_feature_detected!("dotprod").then_some(Self(()))
+    }
+}
+
 /// Proof of AVX2, FMA and F16C, with the operating system saving their registers.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

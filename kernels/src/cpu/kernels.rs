@@ -3,6 +3,7 @@
 use super::{
     activations::{Layout, Prepared},
     append_kv::Append,
+    codes::ByteProducts,
     delta_rule::{self, Follow},
     gate::{Gate, Softcap},
     generic,
@@ -17,6 +18,8 @@ use super::{
     amx, avx2, avx512,
     isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni},
 };
+#[cfg(target_arch = "aarch64")]
+use super::{isa::Neon, neon};
 use crate::{
     Activations, AppendKv, DeltaRule, DeltaShape, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv, Tier,
     WeightFormat,
@@ -44,6 +47,8 @@ pub struct Kernels {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Isa {
     Portable,
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
@@ -64,6 +69,9 @@ macro_rules! dispatch {
     ($isa:expr, $op:ident ( $($arg:expr),* )) => {
         match $isa {
             Isa::Portable => generic::$op($($arg),*),
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: the token proves that the processor has every feature the function enables.
+            Isa::Neon(_) => unsafe { neon::$op($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves that the processor has every feature the function enables.
             Isa::Avx2(_) => unsafe { avx2::split::$op($($arg),*) },
@@ -100,6 +108,12 @@ impl Kernels {
     /// Plain Rust.
     pub const fn portable() -> Self {
         Self::of(Isa::Portable)
+    }
+
+    /// NEON with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    pub const fn neon(proof: Neon) -> Self {
+        Self::of(Isa::Neon(proof))
     }
 
     /// AVX2 with FMA and F16C.
@@ -140,9 +154,7 @@ impl Kernels {
 
     /// The fastest tier of this processor.
     pub fn best() -> Self {
-        let fast =
-            [Tier::Amx, Tier::Avx512Bf16, Tier::Avx512, Tier::Avx2].into_iter().find_map(Self::for_tier);
-        fast.unwrap_or(Self::portable())
+        Tier::ALL.into_iter().rev().find_map(Self::for_tier).expect("every processor has the portable tier")
     }
 
     /// A tier by name; `None` if this processor has not got it, or it is the reference, which reads other weights, or a
@@ -151,6 +163,10 @@ impl Kernels {
         match tier {
             Tier::Reference | Tier::Cuda => None,
             Tier::Portable => Some(Self::portable()),
+            #[cfg(target_arch = "aarch64")]
+            Tier::Neon => Neon::detect().map(Self::neon),
+            #[cfg(not(target_arch = "aarch64"))]
+            Tier::Neon => None,
             #[cfg(target_arch = "x86_64")]
             Tier::Avx2 => AvxVnni::detect().map(Self::avx_vnni).or_else(|| Avx2::detect().map(Self::avx2)),
             #[cfg(target_arch = "x86_64")]
@@ -168,6 +184,8 @@ impl Kernels {
     fn call<W: Work>(self, work: W) -> W::Out {
         match self.isa {
             Isa::Portable => Portable.call(work),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(proof) => proof.call(work),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(proof) => proof.call(work),
             #[cfg(target_arch = "x86_64")]
@@ -198,6 +216,8 @@ impl Kernels {
     pub const fn tier(self) -> Tier {
         match self.isa {
             Isa::Portable => Tier::Portable,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => Tier::Neon,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) | Isa::AvxVnni(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
@@ -242,11 +262,18 @@ impl Kernels {
     }
 
     fn layout(self, format: WeightFormat) -> Layout {
-        #[cfg(target_arch = "x86_64")]
-        let is_split = matches!(self.isa, Isa::Avx2(_));
-        #[cfg(not(target_arch = "x86_64"))]
-        let is_split = false;
-        Layout::of(format, self.activations, self.tier(), is_split)
+        let products = match self.isa {
+            Isa::Portable => ByteProducts::Unsigned,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => ByteProducts::Signed,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => ByteProducts::Split,
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni(_) | Isa::Avx512(_) | Isa::Avx512Bf16(_) | Isa::Amx(_) => ByteProducts::Unsigned,
+            #[cfg(all(feature = "testing", target_arch = "x86_64"))]
+            Isa::EmulatedAmx(_) => ByteProducts::Unsigned,
+        };
+        Layout::of(format, self.activations, self.tier(), products)
     }
 
     /// Scratch for [`Kernels::prepare`], bytes.

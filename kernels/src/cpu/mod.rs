@@ -25,7 +25,7 @@ macro_rules! inlined {
 /// Writes methods of the given bodies, which are intrinsics: first the safe ones, then those that rely on their
 /// callers. They are inlined into code that is compiled for the instructions, which a value of the type proves the
 /// processor to have.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! intrinsics {
     (
         $($(#[$doc:meta])* fn $name:ident $(<const $bits:ident: i32>)? (
@@ -102,6 +102,8 @@ mod isa;
 mod kernels;
 mod lanes;
 mod memory;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod packing;
 mod prepare;
 mod rms_norm;
@@ -112,6 +114,8 @@ mod tuning;
 
 pub use activations::Prepared;
 pub use found::{FoundLayout, FoundPart};
+#[cfg(target_arch = "aarch64")]
+pub use isa::Neon;
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni};
 pub use kernels::{

@@ -28,7 +28,9 @@ impl Arithmetic {
             Operand::Weight(WeightFormat::BF16) => match class.tier {
                 Tier::Avx512Bf16 => Self::Bf16,
                 Tier::Amx => Self::Tiles,
-                Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Cuda => Self::F32,
+                Tier::Reference | Tier::Portable | Tier::Neon | Tier::Avx2 | Tier::Avx512 | Tier::Cuda => {
+                    Self::F32
+                }
             },
             Operand::Weight(format) => match class.activations.over(format) {
                 Activations::Int8 => Self::Int8,
@@ -58,6 +60,12 @@ impl Kernels {
     pub fn multiply_adds(self, arithmetic: Arithmetic, rounds: u64) -> u64 {
         let (round, sum) = match (self.tier(), arithmetic) {
             (Tier::Reference | Tier::Portable, Arithmetic::F32) => portable::products(rounds),
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: a value of `Kernels` proves that the processor has its tier's features.
+            (Tier::Neon, Arithmetic::F32) => unsafe { neon::products(rounds) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            (Tier::Neon, Arithmetic::Int8) => unsafe { neon::products_int8(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value of `Kernels` proves that the processor has its tier's features.
             (Tier::Avx2, Arithmetic::F32) => unsafe { avx2::products(rounds) },
@@ -81,14 +89,16 @@ impl Kernels {
             (Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx, Arithmetic::Int8) => unsafe {
                 avx512::products_int8(rounds)
             },
-            (Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512, Arithmetic::Bf16)
-            | (
-                Tier::Reference | Tier::Portable | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16,
-                Arithmetic::Tiles,
-            ) => {
+            (
+                Tier::Reference | Tier::Portable | Tier::Neon | Tier::Avx2 | Tier::Avx512,
+                Arithmetic::Bf16 | Arithmetic::Tiles,
+            )
+            | (Tier::Avx512Bf16, Arithmetic::Tiles) => {
                 panic!("{} kernels do not multiply {}", self.tier(), arithmetic.name())
             }
             (Tier::Cuda, _) => unreachable!("no kernels of a processor"),
+            #[cfg(not(target_arch = "aarch64"))]
+            (Tier::Neon, _) => unreachable!("no such processor"),
             #[cfg(not(target_arch = "x86_64"))]
             (Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx, _) => {
                 unreachable!("no such processor")
@@ -101,7 +111,8 @@ impl Kernels {
     /// Reads every whole 64 bytes of `bytes` once, with the tier's widest loads: the wrapping sum of their words.
     pub fn read(self, bytes: &[u8]) -> u64 {
         match self.tier() {
-            Tier::Reference | Tier::Portable => portable::read(bytes),
+            // The compiler makes vectors of it where every processor of the architecture has them.
+            Tier::Reference | Tier::Portable | Tier::Neon => portable::read(bytes),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value of `Kernels` proves that the processor has its tier's features.
             Tier::Avx2 => unsafe { avx2::read(bytes) },
@@ -158,6 +169,49 @@ mod portable {
             }
         }
         sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::{black_box, factor};
+    use crate::cpu::neon::dot;
+    use std::arch::aarch64::*;
+
+    /// Vectors of four in flight.
+    const SUMS: usize = 24;
+
+    #[target_feature(enable = "neon,dotprod")]
+    pub(super) fn products(rounds: u64) -> (u64, f32) {
+        let mut sums = [vdupq_n_f32(0.0); SUMS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = vdupq_n_f32(black_box(i as f32));
+        }
+        let (a, b) = (vdupq_n_f32(factor()), vdupq_n_f32(factor()));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = vfmaq_f32(*sum, a, b);
+            }
+        }
+        let all = sums.into_iter().fold(vdupq_n_f32(0.0), |all, sum| vaddq_f32(all, sum));
+        (2 * 4 * SUMS as u64, vgetq_lane_f32::<0>(all))
+    }
+
+    #[target_feature(enable = "neon,dotprod")]
+    pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
+        let mut sums = [vdupq_n_s32(0); SUMS];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = vdupq_n_s32(black_box(i as i32));
+        }
+        let bytes = vdupq_n_u8(black_box(1));
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                // SAFETY: the feature is enabled here.
+                *sum = unsafe { dot(*sum, bytes, vreinterpretq_s32_u8(bytes)) };
+            }
+        }
+        let all = sums.into_iter().fold(vdupq_n_s32(0), |all, sum| vaddq_s32(all, sum));
+        (2 * 16 * SUMS as u64, vgetq_lane_s32::<0>(all) as f32)
     }
 }
 
@@ -341,11 +395,25 @@ mod tests {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
     #[test]
     fn a_round_is_as_many_products_as_were_added() {
         // Each sum starts at its number and gains 0.5 * 0.5 a product of each lane.
         let expected = |sums: f32, per_lane: f32| sums * (sums - 1.0) / 2.0 + sums * 10.0 * per_lane / 4.0;
+        #[cfg(target_arch = "aarch64")]
+        if Kernels::for_tier(Tier::Neon).is_some() {
+            // SAFETY: the tier is available.
+            let (f32s, bytes) = unsafe { (neon::products(10), neon::products_int8(10)) };
+            assert_eq!(f32s, (192, expected(24.0, 1.0)));
+            // Four products of 1 a lane.
+            assert_eq!(bytes, (768, expected(24.0, 16.0)));
+        }
+        #[cfg(target_arch = "x86_64")]
+        a_round_of_x86_64(expected);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn a_round_of_x86_64(expected: impl Fn(f32, f32) -> f32) {
         if Kernels::for_tier(Tier::Avx2).is_some() {
             // SAFETY: the tier is available.
             let (flops, sum) = unsafe { avx2::products(10) };

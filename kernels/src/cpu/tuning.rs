@@ -146,7 +146,7 @@ impl Tuning {
         let mut all = vec![Self::DEFAULT];
         match tier {
             Tier::Reference | Tier::Portable | Tier::Cuda => return all,
-            Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {}
+            Tier::Neon | Tier::Avx2 | Tier::Avx512 | Tier::Avx512Bf16 | Tier::Amx => {}
         }
         if !format.is_dense() {
             all.extend(READINGS.map(|(streams, ahead)| Self {
@@ -278,6 +278,7 @@ impl FromStr for Tuning {
 mod tests {
     use super::*;
     use crate::Activations;
+    use crate::cpu::codes::ByteProducts;
 
     #[test]
     fn tunings_read_back_and_others_are_refused() {
@@ -331,7 +332,10 @@ mod tests {
 
     #[test]
     fn a_processor_that_wants_one_stream_is_led_on_while_it_has_little_to_do() {
-        let layout = |format, tier, is_split| Layout::of(format, Activations::Int8, tier, is_split);
+        let layout = |format, tier, is_split| {
+            let products = if is_split { ByteProducts::Split } else { ByteProducts::Unsigned };
+            Layout::of(format, Activations::Int8, tier, products)
+        };
         for (format, rows, is_split, expected) in [
             (WeightFormat::Q4_K, 2, false, true),
             (WeightFormat::Q8_0, 1, false, true),
@@ -346,7 +350,8 @@ mod tests {
             assert_eq!(Reading::usual(true, found).in_pairs, expected);
             assert_eq!(Reading::usual(false, found), Reading { streams: 2, ahead: 2048, in_pairs: false });
         }
-        let native = Layout::of(WeightFormat::Q4_K, Activations::Native, Tier::Avx512, false);
+        let native =
+            Layout::of(WeightFormat::Q4_K, Activations::Native, Tier::Avx512, ByteProducts::Unsigned);
         assert!(!is_light(WeightFormat::Q4_K, native, 1));
     }
 

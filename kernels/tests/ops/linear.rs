@@ -77,7 +77,13 @@ fn tolerance(kernels: Kernels, format: WeightFormat, columns: usize) -> f32 {
     let rounded = format == WeightFormat::BF16;
     match kernels.tier() {
         Tier::Avx512Bf16 | Tier::Amx if rounded => 3.0 * 2f32.powi(-9) + sums,
-        Tier::Amx | Tier::Avx512Bf16 | Tier::Avx512 | Tier::Avx2 | Tier::Portable | Tier::Reference => sums,
+        Tier::Amx
+        | Tier::Avx512Bf16
+        | Tier::Avx512
+        | Tier::Avx2
+        | Tier::Neon
+        | Tier::Portable
+        | Tier::Reference => sums,
         Tier::Cuda => unreachable!("no kernels of a processor"),
     }
 }

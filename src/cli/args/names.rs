@@ -57,6 +57,7 @@ pub(super) fn draft_growth() -> impl TypedValueParser<Value = DraftGrowth> {
 pub(super) fn isa() -> impl TypedValueParser<Value = Tier> {
     one_of(&[
         ("portable", Tier::Portable, ""),
+        ("neon", Tier::Neon, ""),
         ("avx2", Tier::Avx2, ""),
         ("avx512", Tier::Avx512, ""),
         ("avx512bf16", Tier::Avx512Bf16, ""),

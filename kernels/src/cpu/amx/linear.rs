@@ -15,13 +15,15 @@ use super::tiles::{ROW_BYTES, ROWS, Tiles};
 use crate::{
     Nonlinearity, Norm, Rows, RowsMut,
     cpu::{
-        Epilogue, PackedLinear, Prepared,
-        activations::Layout,
+        Avx512, Epilogue, PackedLinear, Prepared,
+        activations::{Layout, ProductOperands},
         avx512::{
             self,
             lanes::{gated, load, store, store_bf16},
             rms_norm::{normed, scale},
         },
+        codes::Sums,
+        generic,
         packing::{BLOCK, TILE},
         tuning::Tuning,
     },
@@ -89,7 +91,10 @@ pub(super) fn linear<T: Tiles>(
     match x.layout {
         Layout::Bf16Tiles => {}
         Layout::Coded(_) => {
-            return avx512::linear_by(&mut InTiles::<T>::new(), weights, x, tiles, epilogue, out);
+            // SAFETY: whoever runs this tier holds a proof of all of its features.
+            let (s, mut by) = (unsafe { Avx512::assume() }, InTiles::<T>::new());
+            let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| by.products(product, sums);
+            return generic::linear_by(s, products, weights, x, tiles, epilogue, out);
         }
         Layout::F32 | Layout::F32Sums | Layout::Bf16 => {
             return avx512::linear(weights, x, tiles, epilogue, out);
@@ -124,7 +129,10 @@ pub(super) fn linear_gated<T: Tiles>(
     match x.layout {
         Layout::Bf16Tiles => {}
         Layout::Coded(_) => {
-            return avx512::linear_gated_by(&mut InTiles::<T>::new(), function, weights, x, tiles, out);
+            // SAFETY: as above.
+            let (s, mut by) = (unsafe { Avx512::assume() }, InTiles::<T>::new());
+            let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| by.products(product, sums);
+            return generic::linear_gated_by(s, products, function, weights, x, tiles, out);
         }
         Layout::F32 | Layout::F32Sums | Layout::Bf16 => {
             return avx512::linear_gated(function, weights, x, tiles, out);

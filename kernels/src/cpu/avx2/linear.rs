@@ -5,21 +5,21 @@ mod dense;
 use dense::{BF16, F16, F32, dense};
 
 use super::{
-    lanes::{LANES, gated, load, store},
     rms_norm,
     vector::{VnniYmm, Ymm},
 };
 use crate::{
     Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{
-        Epilogue, PackedLinear, Prepared,
+        Avx2, Epilogue, PackedLinear, Prepared,
         activations::{Layout, ProductOperands},
-        codes::{Operands, Sums, TOGETHER, int8, native},
+        codes::{Operands, Sums, int8, native},
+        generic,
         prepare::prepare as prepare_rows,
     },
     format::{Kind, Visitor},
 };
-use std::{arch::x86_64::*, marker::PhantomData, ops::Range};
+use std::{marker::PhantomData, ops::Range};
 
 /// Rows of dense products that share the unpacking of a weight: as many as registers hold.
 const ROWS: usize = 4;
@@ -76,23 +76,10 @@ pub(super) fn linear<A: Arithmetic>(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    let mut sums = [Sums::ZERO; TOGETHER];
-    for product in x.products_with(weights, tiles) {
-        let sums = &mut sums[..product.tiles.len()];
-        products::<A>(&product, sums);
-        for (tile, sums) in product.tiles.clone().zip(sums) {
-            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
-                let out = out.span(product.first_row + r, product.outputs(tile));
-                for at in [0, LANES] {
-                    let result = load(sums, at);
-                    match epilogue {
-                        Epilogue::Store => store(out, at, result),
-                        Epilogue::AddInto => store(out, at, _mm256_add_ps(load(out, at), result)),
-                    }
-                }
-            }
-        }
-    }
+    // SAFETY: the features of the tier are enabled.
+    let s = unsafe { Avx2::assume() };
+    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products::<A>(product, sums);
+    generic::linear_by(s, products, weights, x, tiles, epilogue, out);
 }
 
 /// Gated products of the given tiles.
@@ -104,17 +91,10 @@ pub(super) fn linear_gated<A: Arithmetic>(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    let mut sums = [Sums::ZERO; 2];
-    for product in x.products_with(weights, tiles) {
-        products::<A>(&product, &mut sums);
-        let [gate, up] = &sums;
-        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
-            let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
-            for at in [0, LANES] {
-                store(out, at, gated(function, load(gate, at), load(up, at)));
-            }
-        }
-    }
+    // SAFETY: the features of the tier are enabled.
+    let s = unsafe { Avx2::assume() };
+    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products::<A>(product, sums);
+    generic::linear_gated_by(s, products, function, weights, x, tiles, out);
 }
 
 /// Results of the stored tiles of a product; of dense weights four rows at a time.

@@ -7,7 +7,6 @@
 //! The operations of one (row, output) are the same in every register blocking. Every function here must run on a
 //! processor that [`super::Avx2`] proves; the ends of rows use masks or zeros, never other formulas.
 
-mod lanes;
 mod linear;
 mod rms_norm;
 mod vector;

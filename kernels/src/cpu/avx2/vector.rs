@@ -1,6 +1,9 @@
 //! Vectors of eight outputs: with sums of 16 bits, or of 32 by AVX-VNNI.
 
-use crate::{cpu::codes::Vector, format::Unit};
+use crate::{
+    cpu::codes::{ByteProducts, Vector},
+    format::Unit,
+};
 use std::arch::x86_64::*;
 
 /// AVX2: `VPMADDUBSW` adds two products to 16 bits.
@@ -135,7 +138,7 @@ macro_rules! common {
 impl Vector for Ymm {
     common!();
 
-    const SPLIT: bool = true;
+    const PRODUCTS: ByteProducts = ByteProducts::Split;
     const FEW: [usize; 2] = [4, 2];
 
     intrinsics! {
@@ -195,7 +198,7 @@ unsafe fn twice(at: *const u8, places: [i8; 32]) -> __m256i {
 impl Vector for VnniYmm {
     common!();
 
-    const SPLIT: bool = false;
+    const PRODUCTS: ByteProducts = ByteProducts::Unsigned;
     const FEW: [usize; 2] = [4, 2];
 
     #[inline(always)]

@@ -5,22 +5,23 @@ mod dense;
 use dense::{BF16, BF16Pairs, F16, F32, dense, dense_pairs};
 
 use super::{
-    lanes::{gated, load, store, store_bf16},
+    lanes::{load, store_bf16},
     rms_norm,
     vector::Zmm,
 };
 use crate::{
     Nonlinearity, Norm, Rows, RowsMut, WeightFormat,
     cpu::{
-        Epilogue, PackedLinear, Prepared,
+        Avx512, Epilogue, PackedLinear, Prepared,
         activations::{Layout, Place, ProductOperands},
-        codes::{Operands, Sums, TOGETHER, int8, native},
+        codes::{Operands, Sums, int8, native},
+        generic,
         packing::BLOCK,
         prepare::prepare as prepare_rows,
     },
     format::{Kind, Visitor},
 };
-use std::{arch::x86_64::*, ops::Range};
+use std::ops::Range;
 
 /// Lays activations out, normalised first if asked.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
@@ -51,26 +52,6 @@ pub(in crate::cpu) fn prepare(
     }
 }
 
-/// How results of stored tiles come about.
-pub(in crate::cpu) trait Products {
-    /// Writes those of a product: as many stored tiles as there are sums.
-    ///
-    /// # Safety
-    /// The processor has the features of the tier.
-    unsafe fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]);
-}
-
-/// In vectors.
-pub(in crate::cpu) struct InVectors;
-
-impl Products for InVectors {
-    #[inline(always)]
-    unsafe fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]) {
-        // SAFETY: promised by the caller.
-        unsafe { products(product, sums) }
-    }
-}
-
 /// Plain products of the given tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
 pub(in crate::cpu) fn linear(
@@ -80,7 +61,10 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    linear_by(&mut InVectors, weights, x, tiles, epilogue, out);
+    // SAFETY: whoever runs this tier holds a proof of all of its features.
+    let s = unsafe { Avx512::assume() };
+    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products(product, sums);
+    generic::linear_by(s, products, weights, x, tiles, epilogue, out);
 }
 
 /// Gated products of the given tiles.
@@ -92,62 +76,15 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
-    linear_gated_by(&mut InVectors, function, weights, x, tiles, out);
-}
-
-/// As [`linear`], by the given products.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-pub(in crate::cpu) fn linear_by(
-    by: &mut impl Products,
-    weights: &PackedLinear,
-    x: &Prepared<'_>,
-    tiles: Range<usize>,
-    epilogue: Epilogue,
-    out: &mut RowsMut<'_>,
-) {
-    let mut sums = [Sums::ZERO; TOGETHER];
-    for product in x.products_with(weights, tiles) {
-        let sums = &mut sums[..product.tiles.len()];
-        // SAFETY: the features are enabled here.
-        unsafe { by.products(&product, sums) };
-        for (tile, sums) in product.tiles.clone().zip(sums) {
-            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
-                let out = out.span(product.first_row + r, product.outputs(tile));
-                let result = load(sums, 0);
-                match epilogue {
-                    Epilogue::Store => store(out, 0, result),
-                    Epilogue::AddInto => store(out, 0, _mm512_add_ps(load(out, 0), result)),
-                }
-            }
-        }
-    }
-}
-
-/// As [`linear_gated`], by the given products.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-pub(in crate::cpu) fn linear_gated_by(
-    by: &mut impl Products,
-    function: Nonlinearity,
-    weights: &PackedLinear,
-    x: &Prepared<'_>,
-    tiles: Range<usize>,
-    out: &mut RowsMut<'_>,
-) {
-    let mut sums = [Sums::ZERO; 2];
-    for product in x.products_with(weights, tiles) {
-        // SAFETY: the features are enabled here.
-        unsafe { by.products(&product, &mut sums) };
-        let [gate, up] = &sums;
-        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
-            let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
-            store(out, 0, gated(function, load(gate, 0), load(up, 0)));
-        }
-    }
+    // SAFETY: as above.
+    let s = unsafe { Avx512::assume() };
+    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products(product, sums);
+    generic::linear_gated_by(s, products, function, weights, x, tiles, out);
 }
 
 /// Results of the stored tiles of a product.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
-fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
+pub(in crate::cpu) fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
     let format = product.weights.format();
     if !format.is_dense() {
         let is_coded = matches!(product.layout, Layout::Coded(_));

@@ -15,5 +15,5 @@ mod linear;
 pub(super) mod rms_norm;
 mod vector;
 
-pub(super) use linear::{InVectors, Products, linear, linear_by, linear_gated, linear_gated_by, prepare};
+pub(super) use linear::{linear, linear_gated, prepare, products};
 pub(super) use vector::Zmm;

@@ -3,7 +3,7 @@
 use crate::{
     cpu::{
         avx2::pair_sums,
-        codes::{TileVector, Vector},
+        codes::{ByteProducts, TileVector, Vector},
     },
     format::Unit,
 };
@@ -24,7 +24,7 @@ impl Zmm {
 
 impl Vector for Zmm {
     const LANES: usize = 16;
-    const SPLIT: bool = false;
+    const PRODUCTS: ByteProducts = ByteProducts::Unsigned;
     const FEW: [usize; 2] = [4, 4];
     type Bytes = __m512i;
     type Sum = __m512i;

@@ -1,6 +1,6 @@
 //! Vectors in memory: the portable tier, and what the instructions of the others mean.
 
-use super::Vector;
+use super::{ByteProducts, Vector};
 use crate::{
     cpu::lanes::{LaneOps, Single},
     format::Unit,
@@ -27,7 +27,7 @@ fn shifted(four: Four, shift: impl Fn(u16) -> u16) -> Four {
 
 impl<const N: usize, const FEW: usize> Vector for Array<N, FEW> {
     const LANES: usize = N;
-    const SPLIT: bool = false;
+    const PRODUCTS: ByteProducts = ByteProducts::Unsigned;
     const FEW: [usize; 2] = [FEW; 2];
     type Bytes = [Four; N];
     type Sum = [i32; N];

@@ -31,11 +31,9 @@ pub(super) use native::native;
 #[cfg(target_arch = "x86_64")]
 pub(super) use tiled::{Room, TileVector, shapes, tiled};
 pub(super) use unpack::{bias, is_wide};
-pub(super) use vector::Vector;
+pub(super) use vector::{ByteProducts, Vector};
 
 use super::packing::{CodeLayout, TILE};
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 /// Rows in a full group. Their sums over a tile take 4 KiB, and so do the integers in progress: both stay in the first
 /// cache.
@@ -124,40 +122,59 @@ impl Distances {
 }
 
 /// From this distance on, what is fetched goes to the second cache: the first may lose it before its use.
-#[cfg(target_arch = "x86_64")]
 const FAR: usize = 4096;
 
 /// Lines that a processor brings together.
-#[cfg(target_arch = "x86_64")]
 const PAIR: usize = 128;
 
 /// Prefetches part `p` of a block, and what of the block is before or after all parts, as far ahead as it says.
 #[inline(always)]
 fn fetch(layout: CodeLayout, block: *const u8, p: usize, Fetching { ahead, in_pairs }: Fetching) {
-    #[cfg(target_arch = "x86_64")]
-    if ahead != 0 {
-        let share = layout.bytes / layout.parts;
-        let at = block.wrapping_add(ahead + p * share);
-        if in_pairs {
-            let first = at.wrapping_sub(at.addr() % PAIR);
-            for pair in 0..share.div_ceil(PAIR) {
-                // SAFETY: fetching touches nothing, and every x86-64 processor has the instruction.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(first.wrapping_add(PAIR * pair).cast()) };
-            }
-            return;
+    if ahead == 0 {
+        return;
+    }
+    let share = layout.bytes / layout.parts;
+    let at = block.wrapping_add(ahead + p * share);
+    if in_pairs {
+        let first = at.wrapping_sub(at.addr() % PAIR);
+        for pair in 0..share.div_ceil(PAIR) {
+            fetch_line::<false>(first.wrapping_add(PAIR * pair));
         }
-        for line in 0..share.div_ceil(64) {
-            let line = at.wrapping_add(64 * line).cast();
-            // SAFETY: as above.
-            unsafe {
-                if ahead < FAR {
-                    _mm_prefetch::<_MM_HINT_T0>(line);
-                } else {
-                    _mm_prefetch::<_MM_HINT_T1>(line);
-                }
-            }
+        return;
+    }
+    for line in 0..share.div_ceil(64) {
+        let line = at.wrapping_add(64 * line);
+        if ahead < FAR {
+            fetch_line::<true>(line);
+        } else {
+            fetch_line::<false>(line);
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (layout, block, p, ahead, in_pairs);
+}
+
+/// Asks for the line of an address, which may be anywhere, for the first cache or the second.
+#[inline(always)]
+fn fetch_line<const FIRST: bool>(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: fetching touches nothing, and every processor of the architecture has the instruction.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        if FIRST {
+            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        } else {
+            _mm_prefetch::<_MM_HINT_T1>(at.cast());
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        use std::arch::asm;
+        if FIRST {
+            asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+        } else {
+            asm!("prfm pldl2keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+    let _ = at;
 }

@@ -17,10 +17,10 @@ impl<V: Vector, K: Kind> Of<V, K> {
     /// Vectors of outputs in a tile.
     pub(super) const VECTORS: usize = TILE / V::LANES;
     /// Whether bytes are taken with their signs.
-    pub(super) const SIGNED: bool = V::SPLIT && K::IS_WIDE;
+    pub(super) const SIGNED: bool = V::PRODUCTS.signs_wide() && K::IS_WIDE;
     /// Whether inputs `0..16` and `16..32` of a part are summed apart.
-    pub(super) const HALVES: bool =
-        K::CODING.group_len() == 16 || V::SPLIT && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;
+    pub(super) const HALVES: bool = K::CODING.group_len() == 16
+        || V::PRODUCTS.is_split() && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;
     /// Rows of two tiles whose sums stay in registers.
     pub(super) const FEW: usize = V::FEW[if K::CODING.has_groups() { 0 } else { 1 }];
     const UNIT: Unit = match K::CODING.scales {

@@ -1,7 +1,7 @@
 //! Kernels of other tiers, emulated: over eight outputs as by AVX-VNNI, over sixteen as by AVX-512, each with sums of
 //! few rows in registers. They have the bits of the portable tier, which has no such kernels. And where fetching leads.
 
-use super::{Array, CodeLayout, Distances, Fetching, Operands, Sums, int8, native};
+use super::{Array, ByteProducts, CodeLayout, Distances, Fetching, Operands, Sums, int8, native};
 use crate::{
     Activations, Matrix, Rows, RowsMut, Tier, WeightFormat,
     cpu::{Epilogue, PackedLinear, Prepared, TILE, Tuning, activations::Layout, generic},
@@ -48,7 +48,7 @@ impl<const N: usize> Visitor for Few<'_, N> {
 }
 
 fn layout(format: WeightFormat, activations: Activations) -> Layout {
-    Layout::of(format, activations, Tier::Portable, false)
+    Layout::of(format, activations, Tier::Portable, ByteProducts::Unsigned)
 }
 
 /// Prepared activations, and what the portable tier makes of them: its functions themselves, for a dispatch would have

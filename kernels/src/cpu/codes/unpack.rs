@@ -19,7 +19,8 @@ pub(super) trait Codes: Kind {
         Meaning::Offset(_) => (1 << Self::CODING.bits) - 1,
         Meaning::Table(table) => extremes(table).1 + Self::BIAS as i32,
     };
-    /// Whether bytes are too large for sums of 16 bits, and are taken with their signs there.
+    /// Whether bytes are too large for sums of 16 bits and, in part, for signed ones, and are taken with their signs
+    /// there.
     const IS_WIDE: bool = Self::LARGEST > 63;
     /// Entries of the table, made unsigned.
     const TABLE: [u8; 16] = match Self::CODING.meaning {

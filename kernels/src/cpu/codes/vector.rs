@@ -2,14 +2,41 @@
 
 use crate::format::Unit;
 
+/// How the instructions of a processor multiply codes with activations, which are signed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cpu) enum ByteProducts {
+    /// Unsigned codes; sums have 32 bits.
+    Unsigned,
+    /// Signed codes; sums have 32 bits. Codes of up to seven bits are as good as unsigned, others are taken with their
+    /// signs.
+    #[allow(dead_code, reason = "of aarch64 alone")]
+    Signed,
+    /// Sums have 16 bits, two for each output, so that codes must have at most six bits; others are taken with their
+    /// signs, whose sums have 32.
+    #[allow(dead_code, reason = "of x86-64 alone, and of tests")]
+    Split,
+}
+
+impl ByteProducts {
+    /// Whether codes of more than six bits are taken with their signs.
+    pub(in crate::cpu) const fn signs_wide(self) -> bool {
+        matches!(self, Self::Signed | Self::Split)
+    }
+
+    /// Whether sums have 16 bits.
+    pub(in crate::cpu) const fn is_split(self) -> bool {
+        matches!(self, Self::Split)
+    }
+}
+
 /// Operations on vectors of [`Vector::LANES`] outputs. A value proves that the processor has the instructions.
 ///
 /// A vector of bytes holds four inputs of each output, side by side. What does not need memory is safe.
 pub(in crate::cpu) trait Vector: Copy {
     /// Outputs in a vector: 8 or 16.
     const LANES: usize;
-    /// Whether sums of products have 16 bits, two for each output, so that codes must have at most six bits.
-    const SPLIT: bool;
+    /// How bytes are multiplied.
+    const PRODUCTS: ByteProducts;
     /// Rows up to which each number of rows has a kernel of its own, whose sums stay in registers: over formats with
     /// groups, and over others. None where the compiler chooses the registers.
     const FEW: [usize; 2];
@@ -50,8 +77,8 @@ pub(in crate::cpu) trait Vector: Copy {
     /// # Safety
     /// Four bytes are readable.
     unsafe fn dot(self, sum: Self::Sum, codes: Self::Bytes, x: *const u8) -> Self::Sum;
-    /// Adds the products of bytes with a sign, given their magnitudes too, where sums otherwise have 16 bits. Such a
-    /// sum has 32.
+    /// Adds the products of bytes with a sign, given their magnitudes too, where wide codes are taken so. Such a sum
+    /// has 32 bits.
     ///
     /// # Safety
     /// Four bytes are readable.

@@ -6,7 +6,7 @@ use crate::{
         Epilogue, PackedLinear, Prepared,
         activations::{Layout, ProductOperands, floats},
         codes::{Array, Operands, Sums, TOGETHER, int8, native},
-        lanes::{Portable, Single, gated},
+        lanes::{LANES, Lanes, Portable, gated},
         packing::{BLOCK, TILE, block_bytes, dense_block},
         prepare::prepare as prepare_rows,
         rms_norm,
@@ -14,6 +14,8 @@ use crate::{
     format::{Kind, Visitor},
 };
 use std::ops::Range;
+
+const _: () = assert!(LANES == TILE);
 
 /// Lays activations out, normalised first if asked.
 pub(in crate::cpu) fn prepare(
@@ -35,20 +37,7 @@ pub(in crate::cpu) fn linear(
     epilogue: Epilogue,
     out: &mut RowsMut<'_>,
 ) {
-    let mut sums = [Sums::ZERO; TOGETHER];
-    for product in x.products_with(weights, tiles) {
-        let sums = &mut sums[..product.tiles.len()];
-        products(&product, sums);
-        for (tile, sums) in product.tiles.clone().zip(sums) {
-            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
-                let out = out.span(product.first_row + r, product.outputs(tile));
-                match epilogue {
-                    Epilogue::Store => out.copy_from_slice(&sums[..out.len()]),
-                    Epilogue::AddInto => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
-                }
-            }
-        }
-    }
+    linear_by(Portable, products, weights, x, tiles, epilogue, out);
 }
 
 /// Gated products of the given tiles.
@@ -59,15 +48,55 @@ pub(in crate::cpu) fn linear_gated(
     tiles: Range<usize>,
     out: &mut RowsMut<'_>,
 ) {
+    linear_gated_by(Portable, products, function, weights, x, tiles, out);
+}
+
+/// As [`linear`], with results that `products` writes, on the lanes of a tier.
+#[inline(always)]
+pub(in crate::cpu) fn linear_by<S: Lanes>(
+    s: S,
+    mut products: impl FnMut(&ProductOperands<'_>, &mut [Sums]),
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    epilogue: Epilogue,
+    out: &mut RowsMut<'_>,
+) {
+    let mut sums = [Sums::ZERO; TOGETHER];
+    for product in x.products_with(weights, tiles) {
+        let sums = &mut sums[..product.tiles.len()];
+        products(&product, sums);
+        for (tile, sums) in product.tiles.clone().zip(sums) {
+            for (r, sums) in sums.0[..product.rows].iter().enumerate() {
+                let out = out.span(product.first_row + r, product.outputs(tile));
+                let result = s.load_part(sums, 0);
+                match epilogue {
+                    Epilogue::Store => s.store_part(out, 0, result),
+                    Epilogue::AddInto => s.store_part(out, 0, s.add(s.load_part(out, 0), result)),
+                }
+            }
+        }
+    }
+}
+
+/// As [`linear_gated`], with results that `products` writes, on the lanes of a tier.
+#[inline(always)]
+pub(in crate::cpu) fn linear_gated_by<S: Lanes>(
+    s: S,
+    mut products: impl FnMut(&ProductOperands<'_>, &mut [Sums]),
+    function: Nonlinearity,
+    weights: &PackedLinear,
+    x: &Prepared<'_>,
+    tiles: Range<usize>,
+    out: &mut RowsMut<'_>,
+) {
     let mut sums = [Sums::ZERO; 2];
     for product in x.products_with(weights, tiles) {
         products(&product, &mut sums);
         let [gate, up] = &sums;
-        for r in 0..product.rows {
+        for (r, (gate, up)) in gate.0.iter().zip(&up.0).take(product.rows).enumerate() {
             let out = out.span(product.first_row + r, product.outputs(product.tiles.start));
-            for ((out, gate), up) in out.iter_mut().zip(&gate.0[r]).zip(&up.0[r]) {
-                *out = gated(Single, function, *gate, *up);
-            }
+            s.store_part(out, 0, gated(s, function, s.load_part(gate, 0), s.load_part(up, 0)));
         }
     }
 }

@@ -10,7 +10,7 @@ mod pointwise;
 mod race;
 
 pub(super) use candidates::{Fold, insert};
-pub(super) use linear::{linear, linear_gated, prepare};
+pub(super) use linear::{linear, linear_by, linear_gated, linear_gated_by, prepare};
 pub(super) use pointwise::{add, add_into, scale};
 pub(super) use race::Race;
 

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 
 /// One register of eight lanes.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct Eight(pub(in crate::cpu) Avx2);
+struct Eight(Avx2);
 
 impl LaneOps for Eight {
     type V = __m256;
@@ -158,7 +158,7 @@ impl Lanes for Avx2 {
 /// All ones in the first `n` lanes (all, if there are more), zeros in the rest.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(in crate::cpu) fn first_of_eight(n: usize) -> __m256i {
+fn first_of_eight(n: usize) -> __m256i {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     _mm256_cmpgt_epi32(_mm256_set1_epi32(n.min(8) as i32), lanes)
 }

@@ -1,8 +1,8 @@
 //! Sixteen lanes of f32 with the same arithmetic on every tier: an op written once over them gives the same bits on
 //! each.
 //!
-//! A tier's proof token implements [`Lanes`]: [`Portable`] by arrays, [`Avx2`](super::isa::Avx2) by two registers,
-//! [`Avx512`](super::isa::Avx512) by one. Every operation is exact or rounds once, as IEEE 754 says; [`LaneOps::fused`]
+//! A tier's proof token implements [`Lanes`]: [`Portable`] by arrays, `Neon` by four registers,
+//! [`Avx2`](super::isa::Avx2) by two, [`Avx512`](super::isa::Avx512) by one. Every operation is exact or rounds once, as IEEE 754 says; [`LaneOps::fused`]
 //! never rounds its product. Sums over lanes go by halves. What is not exact in one operation, [`exp`], is a fixed
 //! sequence of them.
 
@@ -12,6 +12,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod exp;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod single;
 
 #[cfg(test)]
@@ -19,10 +21,10 @@ mod tests;
 
 pub(super) use array::Portable;
 #[cfg(target_arch = "x86_64")]
-pub(super) use avx2::{Eight, first_of_eight};
-#[cfg(target_arch = "x86_64")]
 pub(super) use avx512::first_of_sixteen;
 pub(super) use exp::{exp, gated, sigmoid, silu, softcap};
+#[cfg(target_arch = "aarch64")]
+pub(super) use neon::widened;
 pub(super) use single::Single;
 
 /// Lanes of a vector: those of an AVX-512 register. Narrower tiers have several registers for one, so that lanes, and

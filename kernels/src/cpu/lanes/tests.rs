@@ -2,6 +2,8 @@
 
 use super::{LANES, Lanes, Portable, Single, Work, exp, gated, single::fused};
 use crate::Nonlinearity;
+#[cfg(target_arch = "aarch64")]
+use crate::cpu::Neon;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{Avx2, Avx512};
 use crate::testing::Noise;
@@ -9,6 +11,10 @@ use crate::testing::Noise;
 /// Runs an operation on every tier that this processor has: all must give the bits of the portable one.
 fn on_all<W: Work<Out: PartialEq + std::fmt::Debug> + Clone>(work: W) -> W::Out {
     let expected = Portable.call(work.clone());
+    #[cfg(target_arch = "aarch64")]
+    if let Some(neon) = Neon::detect() {
+        assert_eq!(neon.call(work), expected);
+    }
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(avx2) = Avx2::detect() {

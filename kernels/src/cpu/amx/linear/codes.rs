@@ -4,7 +4,7 @@ use super::Tiles;
 use crate::{
     cpu::{
         activations::ProductOperands,
-        avx512::{InVectors, Products, Zmm},
+        avx512::{self, Zmm},
         codes::{Operands, Room, Sums, shapes, tiled},
     },
     format::{Coding, Kind, Visitor},
@@ -26,14 +26,15 @@ impl<T> InTiles<T> {
     }
 }
 
-impl<T: Tiles> Products for InTiles<T> {
-    #[inline(always)]
-    unsafe fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]) {
+impl<T: Tiles> InTiles<T> {
+    /// Writes the results of a product: as many stored tiles as there are sums.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq")]
+    pub(super) fn products(&mut self, product: &ProductOperands<'_>, sums: &mut [Sums]) {
         let (format, rows) = (product.weights.format(), product.rows);
         let has_groups = format.coding().is_some_and(Coding::has_groups);
         if rows < FROM || !has_groups {
-            // SAFETY: promised by the caller.
-            return unsafe { InVectors.products(product, sums) };
+            return avx512::products(product, sums);
         }
         let registers = match &mut self.registers {
             Some((registers, configured)) if *configured == rows => registers,

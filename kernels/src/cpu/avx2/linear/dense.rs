@@ -4,13 +4,14 @@ use crate::{
     WeightFormat,
     cpu::{
         activations::Layout,
-        avx2::lanes::{LANES, halves, store},
         codes::{Fetching, Operands},
         packing::{BLOCK, TILE, block_bytes},
     },
 };
 use std::arch::x86_64::*;
 
+/// Lanes of a vector.
+const LANES: usize = 8;
 /// Vectors of outputs in a tile.
 const VECTORS: usize = TILE / LANES;
 /// Bytes from a row to the next in a block of a prepared group.
@@ -71,9 +72,21 @@ pub(super) unsafe fn dense<F: Dense, const R: usize>(operands: Operands, sums: &
     }
     for (r, sums) in sums[..R].iter_mut().enumerate() {
         for (v, totals) in totals.iter().enumerate() {
-            store(sums, v * LANES, totals[r]);
+            // SAFETY: a row has the outputs of a tile.
+            unsafe { _mm256_storeu_ps(sums.as_mut_ptr().add(v * LANES), totals[r]) };
         }
     }
+}
+
+/// Eight f16 numbers.
+///
+/// # Safety
+/// 16 bytes are readable at `at`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn halves(at: *const u8) -> __m256 {
+    // SAFETY: promised by the caller.
+    _mm256_cvtph_ps(unsafe { _mm_loadu_si128(at.cast()) })
 }
 
 /// Weights of columns `k`, which is even, and `k + 1`.

@@ -4,6 +4,7 @@ use crate::{
     WeightFormat,
     cpu::{
         activations::Layout,
+        avx512::lanes::store,
         codes::{Fetching, Operands},
         packing::{BLOCK, TILE, block_bytes},
     },
@@ -147,6 +148,6 @@ unsafe fn walk<D: Dense, const R: usize>(operands: Operands, sums: &mut [[f32; T
     }
     for (r, sums) in sums[..R].iter_mut().enumerate() {
         // SAFETY: the caller has the features.
-        unsafe { super::store(sums, 0, _mm512_add_ps(even[r], odd[r])) };
+        unsafe { store(sums, 0, _mm512_add_ps(even[r], odd[r])) };
     }
 }
