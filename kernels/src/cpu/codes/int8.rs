@@ -122,6 +122,21 @@ unsafe fn start<V: Vector, K: Kind>(v: V, row: *const u8) -> Two<V> {
     }
 }
 
+/// Does something for quads `0..8` of a part, each with a number of its own: where a compiler leaves a loop as it is,
+/// shifts and masks would be chosen again for every quad.
+macro_rules! each_quad {
+    ($q:ident => $do:block) => {
+        each_quad!(@ $q $do 0 1 2 3 4 5 6 7)
+    };
+    (@ $q:ident $do:block $($number:literal)*) => {
+        const { assert!(PART == 4 * 8) }
+        $({
+            let $q: usize = $number;
+            $do
+        })*
+    };
+}
+
 /// Sums of `R` rows over a part, of each vector.
 ///
 /// # Safety
@@ -139,7 +154,7 @@ unsafe fn part<V: Vector, K: Kind, const R: usize, const C: usize>(
         for (r, sums) in sums.iter_mut().enumerate() {
             *sums = [start::<V, K>(v, x.add(r * stride)); C];
         }
-        for q in 0..PART / 4 {
+        each_quad!(q => {
             if const { Of::<V, K>::SIGNED } {
                 let mut bytes = [quad_with_signs::<V, K>(v, codes[0], q); C];
                 if const { C > 1 } {
@@ -164,7 +179,7 @@ unsafe fn part<V: Vector, K: Kind, const R: usize, const C: usize>(
                     }
                 }
             }
-        }
+        });
     }
     sums
 }
