@@ -55,13 +55,13 @@ pub(super) struct ConfigKeys {
 }
 
 const LAYERS: RangeInclusive<usize> = 1..=4_096;
-const SIZES: RangeInclusive<usize> = 2..=1 << 20;
-const HEADS: RangeInclusive<usize> = 1..=1 << 16;
-const HEAD_DIMS: RangeInclusive<usize> = 2..=1 << 12;
+pub(super) const SIZES: RangeInclusive<usize> = 2..=1 << 20;
+pub(super) const HEADS: RangeInclusive<usize> = 1..=1 << 16;
+pub(super) const HEAD_DIMS: RangeInclusive<usize> = 2..=1 << 12;
 const VOCABULARIES: RangeInclusive<usize> = 1..=1 << 24;
 const CONTEXTS: RangeInclusive<usize> = 1..=1 << 28;
 
-fn within(key: &str, found: usize, range: RangeInclusive<usize>) -> Result<(), ModelError> {
+pub(super) fn within(key: &str, found: usize, range: RangeInclusive<usize>) -> Result<(), ModelError> {
     if range.contains(&found) {
         return Ok(());
     }
@@ -115,7 +115,7 @@ impl ModelConfig {
             name,
             layers: count(&keys.layers)?,
             hidden_size,
-            feed_forward: count(&keys.feed_forward)?,
+            feed_forward: feed_forward(fields, &keys.feed_forward)?,
             heads,
             kv_heads: kv_heads(fields, &keys.kv_heads)?.unwrap_or(heads),
             head_dim,
@@ -170,18 +170,21 @@ impl ModelConfig {
     }
 }
 
-/// Key/value heads, which a file may list layer by layer: as many in every layer that attends, 0 in the others.
+/// Key/value heads, which a file may list layer by layer, 0 where a layer does not attend: those of the first that does.
+/// Families whose files may have lists say whether layers may differ.
 fn kv_heads(fields: &dyn Fields, key: &str) -> Result<Option<usize>, ModelError> {
     let Ok(Some(of_layers)) = fields.counts(key) else { return fields.count(key) };
-    let mut attending = of_layers.into_iter().filter(|heads| *heads > 0);
-    let first = attending.next();
-    match attending.find(|heads| Some(*heads) != first) {
-        None => Ok(first),
-        Some(other) => {
-            let found = format!("{} in one layer, {other} in another", first.unwrap_or(0));
-            Err(ModelError::unsupported(format_args!("key `{key}`"), found, "as many in all that attend"))
-        }
-    }
+    Ok(of_layers.into_iter().find(|heads| *heads > 0))
+}
+
+/// Hidden size of the MLPs, which a file may list layer by layer: that of the first. The shapes of tensors say whether
+/// it is that of all.
+fn feed_forward(fields: &dyn Fields, key: &str) -> Result<usize, ModelError> {
+    let found = match fields.counts(key) {
+        Ok(Some(of_layers)) => of_layers.first().copied(),
+        Ok(None) | Err(_) => fields.count(key)?,
+    };
+    required(found, key, "an integer above 0")
 }
 
 /// Head size where the file does not state it: `D / H`.
@@ -209,6 +212,8 @@ pub(super) trait Fields {
     fn text(&self, key: &str) -> Result<Option<&str>, ModelError>;
     /// A list of integers of at least 0.
     fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError>;
+    /// A list of truth values.
+    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError>;
     /// A list of texts.
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError>;
 }

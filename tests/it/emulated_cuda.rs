@@ -227,7 +227,9 @@ fn rows_do_not_depend_on_each_other() {
 
 #[test]
 fn every_family_is_computed() {
-    passes(&[FAMILIES, crate::states::OF_GPUS, "experts::a_gpu_refuses_experts_by_name"], &[]);
+    let refused =
+        [crate::states::OF_GPUS, crate::shared_keys::OF_GPUS, "experts::a_gpu_refuses_experts_by_name"];
+    passes(&[FAMILIES, refused[0], refused[1], refused[2]], &[]);
 }
 
 #[test]

@@ -24,8 +24,8 @@ use crate::{
 /// Folders of the families there are, those that a GPU computes.
 const DENSE: [&str; 11] =
     ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
-/// Those with experts and those whose rows have a state, which a GPU refuses.
-const OF_PROCESSORS: [&str; 12] = [
+/// Those with experts, those whose rows have a state, and those with heads of two sizes, which a GPU refuses.
+const OF_PROCESSORS: [&str; 14] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -38,6 +38,8 @@ const OF_PROCESSORS: [&str; 12] = [
     "gpt_oss_numbers",
     "qwen35",
     "qwen35_tied",
+    "gemma4",
+    "gemma4_one_matrix",
 ];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =

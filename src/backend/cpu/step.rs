@@ -36,26 +36,98 @@ pub(super) struct CpuStep {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Embed { weight: MatrixId, out: Region },
-    RmsNorm { norm: FusedNorm, x: Region, out: Region },
+    Embed {
+        weight: MatrixId,
+        out: Region,
+    },
+    /// Rows of a matrix that is not packed.
+    EmbedMapped {
+        weight: ir::WeightId,
+        out: Region,
+    },
+    RmsNorm {
+        norm: FusedNorm,
+        x: Region,
+        out: Region,
+    },
     Linear(Linear),
-    GatedLinear { function: Nonlinearity, weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
-    Gate { function: Nonlinearity, gate: Region, up: Region, out: Region },
-    Rope { rope: RopeId, x: Region, out: Region },
-    AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
+    GatedLinear {
+        function: Nonlinearity,
+        weight: MatrixId,
+        norm: Option<FusedNorm>,
+        x: Region,
+        out: Region,
+    },
+    Gate {
+        function: Nonlinearity,
+        gate: Region,
+        up: Region,
+        out: Region,
+    },
+    Rope {
+        rope: RopeId,
+        x: Region,
+        out: Region,
+    },
+    AppendKv {
+        layer: usize,
+        rope: Option<RopeId>,
+        k: Region,
+        v: Region,
+    },
     Attention(Attending),
-    ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
+    ShortConv {
+        layer: usize,
+        taps: VectorId,
+        x: Region,
+        out: Region,
+    },
     DeltaRule(DeltaStep),
-    Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
-    RoutedGated { function: Nonlinearity, products: Routed },
+    Route {
+        routing: Routing,
+        bias: Option<VectorId>,
+        scores: Region,
+        out: Region,
+    },
+    RoutedGated {
+        function: Nonlinearity,
+        products: Routed,
+    },
     RoutedLinear(Routed),
-    Add { a: Region, b: Region, out: Region },
-    AddInto { a: Region, out: Region },
-    Scale { factor: f32, x: Region, out: Region },
-    Softcap { cap: f32, x: Region, out: Region },
-    SelectRows { x: Region, out: Region },
-    GivenRows { columns: usize, out: Region },
-    Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
+    Add {
+        a: Region,
+        b: Region,
+        out: Region,
+    },
+    AddInto {
+        a: Region,
+        out: Region,
+    },
+    Scale {
+        factor: f32,
+        x: Region,
+        out: Region,
+    },
+    Softcap {
+        cap: f32,
+        x: Region,
+        out: Region,
+    },
+    SelectRows {
+        x: Region,
+        out: Region,
+    },
+    GivenRows {
+        columns: usize,
+        out: Region,
+    },
+    Candidates {
+        head: Option<Head>,
+        most: usize,
+        tokens: Option<HeadTokens>,
+        x: Region,
+        out: Region,
+    },
 }
 
 /// A product, with its biases.
@@ -126,6 +198,9 @@ impl CpuStep {
         };
         let kind = match &step.op {
             Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
+            Op::Embed { weight } if weights.mapped(*weight).is_some() => {
+                Kind::EmbedMapped { weight: *weight, out: region(&step.result) }
+            }
             Op::Embed { weight } => {
                 Kind::Embed { weight: weights.stack(&[*weight]), out: region(&step.result) }
             }
@@ -237,8 +312,9 @@ impl CpuStep {
         slots: usize,
         threads: usize,
     ) -> usize {
-        if let Kind::Attention(Attending { heads, q, .. }) = self.kind {
-            let shape = PartialsShape { width: q.rows, heads, kv_heads: kv.kv_heads, head_dim: kv.head_dim };
+        if let Kind::Attention(Attending { layer, heads, q, .. }) = self.kind {
+            let [kv_heads, head_dim] = kv.heads(layer);
+            let shape = PartialsShape { width: q.rows, heads, kv_heads, head_dim };
             return shape.most_bytes(slots, threads);
         }
         self.found_layout(weights, threads).map_or(0, |layout| layout.bytes())
@@ -281,6 +357,7 @@ impl CpuStep {
             }
             Kind::Candidates { head: None, .. }
             | Kind::Embed { .. }
+            | Kind::EmbedMapped { .. }
             | Kind::RmsNorm { .. }
             | Kind::Gate { .. }
             | Kind::Rope { .. }
@@ -308,6 +385,11 @@ impl CpuStep {
             Kind::Embed { weight, out } => {
                 let rows = worker.share(out.rows);
                 kernels.embed(weights.matrix(*weight), inputs.tokens(), rows, forward.write(out));
+            }
+            Kind::EmbedMapped { weight, out } => {
+                let table = weights.mapped(*weight).expect("looked up when the step was resolved");
+                let rows = worker.share(out.rows);
+                kernels.embed_stored(&table.matrix(), inputs.tokens(), rows, forward.write(out));
             }
             Kind::RmsNorm { norm: fused, x, out } => {
                 kernels.rms_norm(forward.read(x), norm(*fused), worker.share(x.rows), forward.write(out));
