@@ -18,6 +18,7 @@ use yggc::{
 
 use crate::{
     row_invariance::any_rows,
+    shared_keys, states,
     tiny_model::{Class, TinyModel, cases, everything, is_cuda, session},
 };
 
@@ -41,6 +42,9 @@ const OF_PROCESSORS: [&str; 14] = [
     "gemma4",
     "gemma4_one_matrix",
 ];
+/// What a device says of those that it refuses.
+pub(crate) const REFUSED: [&str; 3] =
+    [states::OF_GPUS, shared_keys::OF_GPUS, "experts::a_gpu_refuses_experts_by_name"];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
     [("gpt_oss", Container::Folder), ("gpt_oss_numbers", Container::Gguf)];
@@ -270,6 +274,46 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
             set("layer_types", json!(["conv", "full_attention", "conv", "conv"])),
             &["`layer_types`", "`conv`", "`linear_attention`"],
         ),
+        ("gemma4", set("enable_moe_block", json!(true)), &["`enable_moe_block`", "`true`", "no mixture"]),
+        ("gemma4", set("use_bidirectional_attention", json!("all")), &["`use_bidirectional", "`all`"]),
+        ("gemma4", set("global_head_dim", Value::Null), &["`global_head_dim`", "without a window"]),
+        ("gemma4", set("head_dim", json!(13)), &["`head_dim`", "an even head size", "13"]),
+        ("gemma4", set("head_dim", json!(16)), &["self_attn.q_proj.weight`", "[64, 40]", "[48, 40]"]),
+        ("gemma4", set("num_kv_shared_layers", json!(7)), &["`num_kv_shared_layers`", "fewer than the 7"]),
+        ("gemma4", set("num_kv_shared_layers", json!(6)), &["layer 1", "of its kind among the first 1"]),
+        (
+            "gemma4",
+            set("use_double_wide_mlp", json!(false)),
+            &["layers.4.mlp.gate_proj", "[56, 40]", "[112, 40]"],
+        ),
+        ("gemma4", set("hidden_size_per_layer_input", json!(0)), &["post_per_layer_input_norm", "a norm"]),
+        (
+            "gemma4",
+            set("vocab_size_per_layer_input", json!(96)),
+            &["`vocab_size_per_layer_input`", "97 or more"],
+        ),
+        (
+            "gemma4",
+            Box::new(|config| config["rope_parameters"]["full_attention"]["rope_type"] = json!("default")),
+            &["full_attention.rope_type`", "`default`", "`proportional`"],
+        ),
+        (
+            "gemma4",
+            Box::new(|config| {
+                config["rope_parameters"]["full_attention"]["partial_rotary_factor"] = json!(1.5)
+            }),
+            &["`rope_scaling`", "a share of 1.5"],
+        ),
+        (
+            "gemma4",
+            Box::new(|config| config["layer_types"] = json!(vec!["sliding_attention"; 7])),
+            &["`layer_types`", "a last layer with a window"],
+        ),
+        (
+            "gemma4_one_matrix",
+            set("attention_k_eq_v", json!(false)),
+            &["self_attn.k_proj.weight`", "[120, 48]"],
+        ),
         ("lfm2", set("conv_bias", json!(true)), &["`conv_bias`", "`true`"]),
         ("lfm2", set("conv_L_cache", json!(4)), &["conv.conv.weight`", "[64, 1, 4]", "[64, 1, 3]"]),
         ("lfm2", set("conv_L_cache", Value::Null), &["`conv_L_cache`", "taps"]),
@@ -339,14 +383,20 @@ fn published_configurations_of_lfm2_mean_the_same() {
 /// further tokens are left alone.
 #[test]
 fn the_language_model_of_one_that_sees_is_the_same() {
+    let others = ["mtp.norm.weight", "model.visual.blocks.0.norm1.bias"];
+    language_model_is_the_same("qwen35", "qwen3_5", "Qwen3_5ForConditionalGeneration", &others);
+    let others = ["model.vision_tower.norm.weight", "model.embed_audio.norm.bias"];
+    language_model_is_the_same("gemma4", "gemma4", "Gemma4ForConditionalGeneration", &others);
+}
+
+fn language_model_is_the_same(family: &str, model_type: &str, class: &str, others: &[&str]) {
     let place = tempfile::tempdir().expect("a temporary folder");
-    let folder = data("qwen35");
+    let folder = data(family);
     let stored = fs::read(folder.join("model.safetensors")).expect("the model is there");
     let tensors = safetensors::SafeTensors::deserialize(&stored).expect("safetensors");
     let further = vec![0; 2 * 48];
     let view = |data| safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, vec![48], data);
-    let others = ["mtp.norm.weight", "model.visual.blocks.0.norm1.bias"]
-        .map(|name| (name.to_owned(), view(&further).expect("a vector")));
+    let others = others.iter().map(|name| ((*name).to_owned(), view(&further).expect("a vector")));
     let renamed = tensors
         .tensors()
         .into_iter()
@@ -358,10 +408,10 @@ fn the_language_model_of_one_that_sees_is_the_same() {
     let mut own: Value = serde_json::from_slice(&config).expect("JSON");
     own.as_object_mut().expect("an object").remove("architectures");
     let config = json!({
-        "model_type": "qwen3_5",
-        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "model_type": model_type,
+        "architectures": [class],
         "text_config": own,
-        "vision_config": {"model_type": "qwen3_5", "hidden_size": 16},
+        "vision_config": {"model_type": model_type, "hidden_size": 16},
     });
     fs::write(place.path().join("config.json"), config.to_string()).expect("the folder can be written");
     fs::write(place.path().join("tokenizer.json"), "{}").expect("the folder can be written");
@@ -370,7 +420,23 @@ fn the_language_model_of_one_that_sees_is_the_same() {
         let text = graph_text(&model.graph).replace("language_model.", "");
         text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(without_names(&opened), without_names(&open("qwen35", Container::Folder)));
+    assert_eq!(without_names(&opened), without_names(&open(family, Container::Folder)));
+}
+
+/// What transformers writes of Gemma 4 says of layers one by one what published files say of all without a window.
+#[test]
+fn configurations_of_gemma4_mean_the_same_layer_by_layer() {
+    let of_layers = |config: &mut Value| {
+        let keys = ["global_head_dim", "num_global_key_value_heads"];
+        let fields = config.as_object_mut().expect("an object");
+        let [head_dim, kv_heads] = keys.map(|key| fields.remove(key).expect("it is there"));
+        config["per_layer_config"] = json!({"3": {"head_dim": head_dim, "num_key_value_heads": kv_heads}});
+    };
+    let family = "gemma4_one_matrix";
+    let opened = open_folder(family, of_layers).unwrap_or_else(|error| panic!("{error}"));
+    let text =
+        |model: &Model| graph_text(&model.graph).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(text(&opened), text(&open(family, Container::Folder)));
 }
 
 #[test]

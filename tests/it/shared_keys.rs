@@ -16,7 +16,7 @@ use yggc::{
 };
 
 use crate::{
-    families,
+    families, lossless,
     tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, is_cuda, loading, session},
 };
 
@@ -25,8 +25,12 @@ pub(crate) const OF_GPUS: &str = "shared_keys::a_gpu_refuses_heads_of_two_sizes_
 
 /// A model with both, for texts as long as those of other tests.
 pub(crate) fn sharing() -> &'static TinyModel {
-    static MODEL: OnceLock<TinyModel> = OnceLock::new();
-    MODEL.get_or_init(|| families::of_context("gemma4", MODEL_CONTEXT))
+    &models()[0]
+}
+
+fn models() -> &'static [TinyModel] {
+    static MODELS: OnceLock<[TinyModel; 1]> = OnceLock::new();
+    MODELS.get_or_init(|| [families::of_context("gemma4", MODEL_CONTEXT)])
 }
 
 /// The last four tokens of a text, in one forward that leaves `skipped` out.
@@ -64,6 +68,11 @@ fn layers_whose_keys_others_read_are_never_left_out() {
         let others: Vec<u32> = (0..set.groups()).filter(|group| !lending.contains(group)).collect();
         assert!(others.iter().all(|group| last_rows(set, &text, &[*group]) != whole), "{class}");
     }
+}
+
+#[test]
+fn no_drafter_over_shared_keys_changes_a_token() {
+    lossless::no_drafter_changes_a_token_of(models());
 }
 
 /// The embeddings of layers are read where the model's file has them; copies in fewer bits leave them there.

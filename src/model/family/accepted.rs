@@ -56,6 +56,7 @@ pub(super) fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<()
         Container::Gguf => {
             let key = format!("{name}.attention.value_length");
             equal(&key, fields.count(&key)?, config.head_dim, "the head size")?;
+            as_many_heads(fields, config)?;
             // One number, not one for each layer.
             fields.count(&format!("{name}.attention.head_count_kv")).map(drop)
         }
