@@ -221,6 +221,15 @@ fn rows_of_every_family_do_not_depend_on_each_other() {
     }
 }
 
+type Edit = Box<dyn FnOnce(&mut Value)>;
+
+/// A family, what is changed in its configuration, and what an error says of it.
+type Refused = (&'static str, Edit, &'static [&'static str]);
+
+fn set(key: &'static str, value: Value) -> Edit {
+    Box::new(move |config| config[key] = value)
+}
+
 /// What a graph does not compute is named, the first of it, with what would run.
 #[test]
 fn what_a_family_does_not_compute_is_refused_by_name() {
@@ -229,9 +238,7 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         config["architectures"] = json!(["LlamaForCausalLM"]);
         config["rope_scaling"] = Value::Null;
     };
-    type Edit = Box<dyn FnOnce(&mut Value)>;
-    let set = |key: &'static str, value: Value| -> Edit { Box::new(move |config| config[key] = value) };
-    let cases: Vec<(&str, Edit, &[&str])> = vec![
+    let cases: Vec<Refused> = vec![
         ("llama", set("model_type", json!("mamba")), &["`model_type`", "`mamba`", "`qwen2`, `qwen3`"]),
         ("qwen2", Box::new(as_llama), &["self_attn.k_proj.bias`", "a bias", "llama models"]),
         ("qwen3", Box::new(as_llama), &["self_attn.k_norm.weight`", "a norm", "llama models"]),
@@ -274,6 +281,45 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
             set("layer_types", json!(["conv", "full_attention", "conv", "conv"])),
             &["`layer_types`", "`conv`", "`linear_attention`"],
         ),
+        ("lfm2", set("conv_bias", json!(true)), &["`conv_bias`", "`true`"]),
+        ("lfm2", set("conv_L_cache", json!(4)), &["conv.conv.weight`", "[64, 1, 4]", "[64, 1, 3]"]),
+        ("lfm2", set("conv_L_cache", Value::Null), &["`conv_L_cache`", "taps"]),
+        (
+            "lfm2",
+            set("layer_types", json!(["conv", "full_attention"])),
+            &["`layer_types`", "one for each of 3"],
+        ),
+        ("lfm2", set("layer_types", json!(["conv", "moe", "conv"])), &["`layer_types`", "`moe`"]),
+        ("lfm2", set("block_multiple_of", json!(0)), &["`block_multiple_of`", "1 to 65536"]),
+        ("lfm2", set("block_ffn_dim_multiplier", json!(-1.0)), &["`block_ffn_dim_multiplier`", "above 0"]),
+        ("lfm2", set("rope_parameters", Value::Null), &["`rope_theta`"]),
+        ("lfm2", set("theta", json!(5000.0)), &["`theta`", "5000", "as `rope_theta`"]),
+        (
+            "qwen2moe",
+            set("shared_expert_intermediate_size", json!(0)),
+            &["`shared_expert_intermediate_size`"],
+        ),
+        ("qwen2moe", set("qkv_bias", json!(false)), &["`qkv_bias`", "`false`"]),
+        ("ernie4_5_moe", set("use_bias", json!(true)), &["`use_bias`", "`true`"]),
+        ("granitemoeshared", set("shared_intermediate_size", json!(24)), &["[48, 48]", "[80, 48]"]),
+        ("gpt_oss", set("swiglu_limit", json!(5.0)), &["`swiglu_limit`", "`5`", "`7`"]),
+        ("gpt_oss", set("swiglu_alpha", json!(1.0)), &["`swiglu_alpha`", "`1`", "`1.702`"]),
+        ("gpt_oss", set("attention_bias", json!(false)), &["`attention_bias`", "`false`"]),
+        ("gpt_oss", set("rope_theta", Value::Null), &["`rope_theta`", "base of the rotation"]),
+        ("gpt_oss", set("rope_scaling", Value::Null), &["`rope_scaling.rope_type`", "scaling rule"]),
+        ("gpt_oss", set("quantization_config", json!({"quant_method": "fp8"})), &["`fp8`", "`mxfp4`"]),
+        (
+            "gpt_oss",
+            set("intermediate_size", json!(64)),
+            &["experts.gate_up_proj`", "[5, 128, 64]", "[5, 64, 64]"],
+        ),
+    ];
+    refuses(cases);
+}
+
+#[test]
+fn what_gemma4_does_not_compute_is_refused_by_name() {
+    let cases: Vec<Refused> = vec![
         ("gemma4", set("enable_moe_block", json!(true)), &["`enable_moe_block`", "`true`", "no mixture"]),
         ("gemma4", set("use_bidirectional_attention", json!("all")), &["`use_bidirectional", "`all`"]),
         ("gemma4", set("global_head_dim", Value::Null), &["`global_head_dim`", "without a window"]),
@@ -314,39 +360,11 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
             set("attention_k_eq_v", json!(false)),
             &["self_attn.k_proj.weight`", "[120, 48]"],
         ),
-        ("lfm2", set("conv_bias", json!(true)), &["`conv_bias`", "`true`"]),
-        ("lfm2", set("conv_L_cache", json!(4)), &["conv.conv.weight`", "[64, 1, 4]", "[64, 1, 3]"]),
-        ("lfm2", set("conv_L_cache", Value::Null), &["`conv_L_cache`", "taps"]),
-        (
-            "lfm2",
-            set("layer_types", json!(["conv", "full_attention"])),
-            &["`layer_types`", "one for each of 3"],
-        ),
-        ("lfm2", set("layer_types", json!(["conv", "moe", "conv"])), &["`layer_types`", "`moe`"]),
-        ("lfm2", set("block_multiple_of", json!(0)), &["`block_multiple_of`", "1 to 65536"]),
-        ("lfm2", set("block_ffn_dim_multiplier", json!(-1.0)), &["`block_ffn_dim_multiplier`", "above 0"]),
-        ("lfm2", set("rope_parameters", Value::Null), &["`rope_theta`"]),
-        ("lfm2", set("theta", json!(5000.0)), &["`theta`", "5000", "as `rope_theta`"]),
-        (
-            "qwen2moe",
-            set("shared_expert_intermediate_size", json!(0)),
-            &["`shared_expert_intermediate_size`"],
-        ),
-        ("qwen2moe", set("qkv_bias", json!(false)), &["`qkv_bias`", "`false`"]),
-        ("ernie4_5_moe", set("use_bias", json!(true)), &["`use_bias`", "`true`"]),
-        ("granitemoeshared", set("shared_intermediate_size", json!(24)), &["[48, 48]", "[80, 48]"]),
-        ("gpt_oss", set("swiglu_limit", json!(5.0)), &["`swiglu_limit`", "`5`", "`7`"]),
-        ("gpt_oss", set("swiglu_alpha", json!(1.0)), &["`swiglu_alpha`", "`1`", "`1.702`"]),
-        ("gpt_oss", set("attention_bias", json!(false)), &["`attention_bias`", "`false`"]),
-        ("gpt_oss", set("rope_theta", Value::Null), &["`rope_theta`", "base of the rotation"]),
-        ("gpt_oss", set("rope_scaling", Value::Null), &["`rope_scaling.rope_type`", "scaling rule"]),
-        ("gpt_oss", set("quantization_config", json!({"quant_method": "fp8"})), &["`fp8`", "`mxfp4`"]),
-        (
-            "gpt_oss",
-            set("intermediate_size", json!(64)),
-            &["experts.gate_up_proj`", "[5, 128, 64]", "[5, 64, 64]"],
-        ),
     ];
+    refuses(cases);
+}
+
+fn refuses(cases: Vec<Refused>) {
     for (family, edit, parts) in cases {
         let error = open_folder(family, edit).expect_err(family).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{family}: {error}, without {parts:?}");

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     io,
     sync::{
         Arc, Mutex,
@@ -125,8 +125,8 @@ impl PackedWeights {
         let mut seen = BTreeSet::new();
         let steps = || programs.iter().flat_map(|p| &p.steps);
         for weight in steps().filter_map(|step| mapped_by(&step.op, specs)) {
-            if !self.mapped.contains_key(&weight) {
-                self.mapped.insert(weight, MappedRows::new(weight, specs, loading.weights)?);
+            if let Entry::Vacant(place) = self.mapped.entry(weight) {
+                place.insert(MappedRows::new(weight, specs, loading.weights)?);
                 loading.note(&[weight]);
             }
         }
