@@ -340,7 +340,10 @@ fn what_gemma4_does_not_compute_is_refused_by_name() {
         ),
         (
             "gemma4",
-            Box::new(|config| config["rope_parameters"]["full_attention"]["rope_type"] = json!("default")),
+            Box::new(|config| {
+                let rule = json!({"rope_type": "default", "rope_theta": 1e6});
+                config["rope_parameters"]["full_attention"] = rule;
+            }),
             &["full_attention.rope_type`", "`default`", "`proportional`"],
         ),
         (

@@ -36,98 +36,27 @@ pub(super) struct CpuStep {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Embed {
-        weight: MatrixId,
-        out: Region,
-    },
-    /// Rows of a matrix that is not packed.
-    EmbedMapped {
-        weight: ir::WeightId,
-        out: Region,
-    },
-    RmsNorm {
-        norm: FusedNorm,
-        x: Region,
-        out: Region,
-    },
+    Embed { weight: MatrixId, out: Region },
+    EmbedMapped { weight: ir::WeightId, out: Region },
+    RmsNorm { norm: FusedNorm, x: Region, out: Region },
     Linear(Linear),
-    GatedLinear {
-        function: Nonlinearity,
-        weight: MatrixId,
-        norm: Option<FusedNorm>,
-        x: Region,
-        out: Region,
-    },
-    Gate {
-        function: Nonlinearity,
-        gate: Region,
-        up: Region,
-        out: Region,
-    },
-    Rope {
-        rope: RopeId,
-        x: Region,
-        out: Region,
-    },
-    AppendKv {
-        layer: usize,
-        rope: Option<RopeId>,
-        k: Region,
-        v: Region,
-    },
+    GatedLinear { function: Nonlinearity, weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
+    Gate { function: Nonlinearity, gate: Region, up: Region, out: Region },
+    Rope { rope: RopeId, x: Region, out: Region },
+    AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
     Attention(Attending),
-    ShortConv {
-        layer: usize,
-        taps: VectorId,
-        x: Region,
-        out: Region,
-    },
+    ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
     DeltaRule(DeltaStep),
-    Route {
-        routing: Routing,
-        bias: Option<VectorId>,
-        scores: Region,
-        out: Region,
-    },
-    RoutedGated {
-        function: Nonlinearity,
-        products: Routed,
-    },
+    Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
+    RoutedGated { function: Nonlinearity, products: Routed },
     RoutedLinear(Routed),
-    Add {
-        a: Region,
-        b: Region,
-        out: Region,
-    },
-    AddInto {
-        a: Region,
-        out: Region,
-    },
-    Scale {
-        factor: f32,
-        x: Region,
-        out: Region,
-    },
-    Softcap {
-        cap: f32,
-        x: Region,
-        out: Region,
-    },
-    SelectRows {
-        x: Region,
-        out: Region,
-    },
-    GivenRows {
-        columns: usize,
-        out: Region,
-    },
-    Candidates {
-        head: Option<Head>,
-        most: usize,
-        tokens: Option<HeadTokens>,
-        x: Region,
-        out: Region,
-    },
+    Add { a: Region, b: Region, out: Region },
+    AddInto { a: Region, out: Region },
+    Scale { factor: f32, x: Region, out: Region },
+    Softcap { cap: f32, x: Region, out: Region },
+    SelectRows { x: Region, out: Region },
+    GivenRows { columns: usize, out: Region },
+    Candidates { head: Option<Head>, most: usize, tokens: Option<HeadTokens>, x: Region, out: Region },
 }
 
 /// A product, with its biases.
