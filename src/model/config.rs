@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, ops::RangeInclusive};
 
+use ygg_kernels::KvLayer;
+
 use super::{Container, Family, ModelError, RopeConfig};
 
 /// What a model is, whatever file it came from; inside a `Model` it has passed every check.
@@ -57,7 +59,8 @@ pub(super) struct ConfigKeys {
 const LAYERS: RangeInclusive<usize> = 1..=4_096;
 pub(super) const SIZES: RangeInclusive<usize> = 2..=1 << 20;
 pub(super) const HEADS: RangeInclusive<usize> = 1..=1 << 16;
-pub(super) const HEAD_DIMS: RangeInclusive<usize> = 2..=1 << 12;
+/// As wide as kernels keep keys and values.
+pub(super) const HEAD_DIMS: RangeInclusive<usize> = 2..=KvLayer::MAX_HEAD_DIM;
 const VOCABULARIES: RangeInclusive<usize> = 1..=1 << 24;
 const CONTEXTS: RangeInclusive<usize> = 1..=1 << 28;
 

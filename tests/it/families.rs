@@ -13,7 +13,11 @@ use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use yggc::{
     ir::graph_text,
-    model::{Container, Model, ModelError, in_eight_bits},
+    model::{
+        Container, Model, ModelError, TensorInfo,
+        gguf::{self, DATA_ALIGNMENT, GgufFile, TensorRecord, encode_header, parse},
+        in_eight_bits,
+    },
 };
 
 use crate::{
@@ -365,6 +369,80 @@ fn what_gemma4_does_not_compute_is_refused_by_name() {
         ),
     ];
     refuses(cases);
+}
+
+/// The GGUF file of a family with a changed header.
+fn open_file(family: &str, edit: impl FnOnce(&mut GgufFile)) -> Result<Model, ModelError> {
+    let whole = fs::read(data(family).join("model.gguf")).expect("the model is there");
+    let mut file = parse(&whole).expect("the model is whole");
+    let first = file.tensors.values().map(|tensor| tensor.bytes.start).min().expect("it has tensors");
+    edit(&mut file);
+    let record = |(name, tensor): (&String, &TensorInfo)| TensorRecord {
+        name: name.clone(),
+        shape: tensor.shape.clone(),
+        format: tensor.format,
+        offset: (tensor.bytes.start - first) as u64,
+    };
+    let records: Vec<TensorRecord> = file.tensors.iter().map(record).collect();
+    let mut bytes = encode_header(3, &file.metadata, &records);
+    bytes.resize(bytes.len().next_multiple_of(DATA_ALIGNMENT as usize), 0);
+    bytes.extend_from_slice(&whole[first..]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    fs::write(&path, bytes).expect("the folder can be written");
+    Model::open(&path)
+}
+
+#[test]
+fn files_of_gemma4_that_say_something_else_are_refused_by_key() {
+    let flags = |flags: &[bool]| gguf::Value::Array(gguf::Array::Bool(flags.to_vec()));
+    let counts = |counts: &[i32]| gguf::Value::Array(gguf::Array::I32(counts.to_vec()));
+    let (one, both) = ("gemma4_one_matrix", [true, true, true, false]);
+    let cases: Vec<(&str, &str, gguf::Value, &[&str])> = vec![
+        ("gemma4", "expert_count", gguf::Value::U32(8), &["expert_count`", "`8`", "no mixture of experts"]),
+        (one, "attention.sliding_window_pattern", flags(&both[1..]), &["pattern`", "one for each of 4"]),
+        (one, "attention.sliding_window_pattern", flags(&[true; 4]), &["one or more without a window"]),
+        (
+            one,
+            "attention.head_count_kv",
+            counts(&[3, 3, 2, 2]),
+            &["head_count_kv`", "3 in one layer, 2 in another"],
+        ),
+        (one, "attention.head_count_kv", counts(&[3, 3, 3]), &["head_count_kv`", "one for each of 4"]),
+        (one, "attention.head_count_kv", counts(&[4, 4, 4, 2]), &["head_count_kv`", "a divisor of the 6"]),
+        (one, "attention.key_length_swa", gguf::Value::U32(17), &["key_length_swa`", "even"]),
+        (one, "attention.key_length_swa", gguf::Value::U32(1 << 20), &["key_length_swa`", "2 to 512"]),
+        (one, "attention.key_length", gguf::Value::U32(1024), &["key_length`", "2 to 512", "1024"]),
+        (one, "attention.value_length_swa", gguf::Value::U32(8), &["value_length_swa`", "16"]),
+        (one, "rope.dimension_count_swa", gguf::Value::U32(8), &["dimension_count_swa`", "16"]),
+        (one, "attention.value_length", gguf::Value::U32(8), &["value_length`", "40"]),
+        (
+            "gemma4",
+            "attention.shared_kv_layers",
+            gguf::Value::U32(9),
+            &["shared_kv_layers`", "fewer than the 7"],
+        ),
+        ("gemma4", "feed_forward_length", counts(&[56; 3]), &["feed_forward_length`", "one for each of 7"]),
+        (
+            "gemma4",
+            "feed_forward_length",
+            counts(&[56; 7]),
+            &["blk.4.ffn_gate.weight`", "[56, 40]", "[112, 40]"],
+        ),
+    ];
+    for (family, key, value, parts) in cases {
+        let edit = |file: &mut GgufFile| drop(file.metadata.insert(format!("gemma4.{key}"), value));
+        let error = open_file(family, edit).expect_err(key).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{key}: {error}, without {parts:?}");
+    }
+    for (tensor, part) in [("rope_freqs.weight", "[20]"), ("blk.0.attn_k.weight", "[48, 48]")] {
+        let edit = |file: &mut GgufFile| drop(file.tensors.remove(tensor));
+        let error = open_file(one, edit).expect_err(tensor).to_string();
+        assert!(error.contains(tensor) && error.contains(part), "{error}");
+    }
+    // Factors that a file leaves out are one.
+    let edit = |file: &mut GgufFile| drop(file.tensors.remove("blk.0.layer_output_scale.weight"));
+    open_file(one, edit).expect("it opens without");
 }
 
 fn refuses(cases: Vec<Refused>) {

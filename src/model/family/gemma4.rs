@@ -86,7 +86,8 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
             let is_own = fields.flag("attention_k_eq_v")? == Some(true);
             let own = fields.count("num_global_key_value_heads")?.filter(|_| is_own);
             config.kv_heads = own.or(by_layer("num_key_value_heads")?).unwrap_or(config.kv_heads);
-            Ok(())
+            let keys = ["num_global_key_value_heads", "global_head_dim"];
+            check_heads(config.heads, keys, [config.kv_heads, config.head_dim])
         }
     }
 }
@@ -152,31 +153,39 @@ fn local_heads(source: &Source<'_>, is_local: &[bool]) -> Result<Option<[usize; 
     }
     let key = source.key("attention.key_length_swa", "head_dim");
     let head_dim = required(fields.count(&key)?, &key, "the head size of layers with a window")?;
-    let kv_heads = match fields.container() {
-        Container::Gguf => {
-            for key in ["gemma4.attention.value_length_swa", "gemma4.rope.dimension_count_swa"] {
-                equal(key, fields.count(key)?, head_dim, "the head size of layers with a window")?;
-            }
-            kv_heads(fields, config, is_local, true)?
-        }
-        Container::Folder => {
-            let key = "num_key_value_heads";
-            required(fields.count(key)?, key, "how many heads keys and values have")?
-        }
-    };
-    within(&key, head_dim, HEAD_DIMS)?;
+    let is_gguf = fields.container() == Container::Gguf;
     let of_kv = source.key("attention.head_count_kv", "num_key_value_heads");
-    within(&of_kv, kv_heads, HEADS)?;
-    within(&format!("{key} x heads"), config.heads.saturating_mul(head_dim), SIZES)?;
-    if !head_dim.is_multiple_of(2) {
-        return Err(ModelError::invalid(format_args!("key `{key}`"), "an even head size", head_dim));
+    let kv_heads = match is_gguf {
+        true => kv_heads(fields, config, is_local, true)?,
+        false => required(fields.count(&of_kv)?, &of_kv, "how many heads keys and values have")?,
+    };
+    let found = [kv_heads, head_dim];
+    check_heads(config.heads, [&of_kv, &key], found)?;
+    for key in ["gemma4.attention.value_length_swa", "gemma4.rope.dimension_count_swa"] {
+        if is_gguf {
+            equal(key, fields.count(key)?, head_dim, "the head size of layers with a window")?;
+        }
     }
-    if !config.heads.is_multiple_of(kv_heads) {
-        let expected = format!("a divisor of the {} query heads", config.heads);
+    Ok((found != [config.kv_heads, config.head_dim]).then_some(found))
+}
+
+/// Checks heads that the configuration's own check does not see, or sees by another key.
+fn check_heads(
+    heads: usize,
+    [of_kv, of_dim]: [&str; 2],
+    [kv_heads, head_dim]: [usize; 2],
+) -> Result<(), ModelError> {
+    within(of_dim, head_dim, HEAD_DIMS)?;
+    within(of_kv, kv_heads, HEADS)?;
+    within(&format!("{of_dim} x heads"), heads.saturating_mul(head_dim), SIZES)?;
+    if !head_dim.is_multiple_of(2) {
+        return Err(ModelError::invalid(format_args!("key `{of_dim}`"), "an even head size", head_dim));
+    }
+    if !heads.is_multiple_of(kv_heads) {
+        let expected = format!("a divisor of the {heads} query heads");
         return Err(ModelError::invalid(format_args!("key `{of_kv}`"), expected, kv_heads));
     }
-    let found = [kv_heads, head_dim];
-    Ok((found != [config.kv_heads, config.head_dim]).then_some(found))
+    Ok(())
 }
 
 /// The first of the last layers, which attend to keys and values of earlier ones.
