@@ -231,7 +231,17 @@ impl KvCache {
     }
 
     fn kv_bytes(spec: KvSpec, format: KvFormat, slots: usize) -> usize {
-        2 * spec.layers * KvLayer::bytes(format, spec.kv_heads, slots, spec.head_dim)
+        Self::start(spec, format, slots, spec.layers)
+    }
+
+    /// Where the keys of a layer begin: after keys and values of all layers before it.
+    fn start(spec: KvSpec, format: KvFormat, slots: usize, layer: usize) -> usize {
+        let [first, others] = spec.shapes().map(|(layers, _)| layers);
+        let counts = [layer.min(first), layer.saturating_sub(first).min(others)];
+        let bytes = |([kv_heads, head_dim], count): ([usize; 2], usize)| {
+            2 * count * KvLayer::bytes(format, kv_heads, slots, head_dim)
+        };
+        spec.shapes().map(|(_, heads)| heads).into_iter().zip(counts).map(bytes).sum()
     }
 
     fn conv_bytes(KvSpec { conv: ConvSpec { layers, channels }, .. }: KvSpec, slots: usize) -> usize {
@@ -247,17 +257,14 @@ impl KvCache {
         Ok(Self { block, kept, states, spec, format, slots, scratch })
     }
 
-    fn half(&self) -> usize {
-        KvLayer::bytes(self.format, self.spec.kv_heads, self.slots, self.spec.head_dim)
-    }
-
     /// # Safety
     /// While the view lives, only ops touch the layer, and no two of them the same (slot, head) if one writes.
     pub(super) unsafe fn layer(&self, layer: usize) -> KvLayer<'_> {
-        let half = self.half();
-        let keys = self.block.at(2 * layer * half, half);
-        let values = self.block.at((2 * layer + 1) * half, half);
-        let KvSpec { kv_heads, head_dim, .. } = self.spec;
+        let [kv_heads, head_dim] = self.spec.heads(layer);
+        let half = KvLayer::bytes(self.format, kv_heads, self.slots, head_dim);
+        let start = Self::start(self.spec, self.format, self.slots, layer);
+        let keys = self.block.at(start, half);
+        let values = self.block.at(start + half, half);
         // SAFETY: both halves are inside the block, zeroed or written by ops; sharing is the caller's promise.
         unsafe { KvLayer::from_raw(keys, values, self.format, kv_heads, self.slots, head_dim) }
     }
@@ -378,17 +385,18 @@ impl SlotMoves for KvCache {
     }
 
     fn moved_bytes(&self, slots: usize) -> usize {
-        let KvSpec { layers, kv_heads, head_dim, conv, delta: _ } = self.spec;
-        layers * KvLayer::moved_bytes(self.format, kv_heads, slots, head_dim)
-            + Self::conv_bytes_moved(conv, slots)
+        let of_shape = |(layers, [kv_heads, head_dim]): (usize, [usize; 2])| {
+            layers * KvLayer::moved_bytes(self.format, kv_heads, slots, head_dim)
+        };
+        self.spec.shapes().map(of_shape).iter().sum::<usize>() + Self::conv_bytes_moved(self.spec.conv, slots)
     }
 
     /// Keys and values layer by layer, and of what convolutions keep the slots that are read after the last one.
     fn read_slots(&mut self, slots: Range<u32>, mut bytes: &mut [u8]) {
         let (slots, conv_slots) = moved_slots(&slots);
-        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
-        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
+        let (format, conv) = (self.format, self.spec.conv);
         for layer in self.layers() {
+            let layer_bytes = KvLayer::moved_bytes(format, layer.kv_heads(), slots.len(), layer.head_dim());
             let (of_layer, rest) = bytes.split_at_mut(layer_bytes);
             // SAFETY: the cache is ours alone.
             unsafe { layer.copy_slots_out(slots.clone(), of_layer) };
@@ -405,9 +413,9 @@ impl SlotMoves for KvCache {
 
     fn write_slots(&mut self, slots: Range<u32>, mut bytes: &[u8]) {
         let (slots, conv_slots) = moved_slots(&slots);
-        let KvSpec { kv_heads, head_dim, conv, .. } = self.spec;
-        let layer_bytes = KvLayer::moved_bytes(self.format, kv_heads, slots.len(), head_dim);
+        let (format, conv) = (self.format, self.spec.conv);
         for layer in self.layers() {
+            let layer_bytes = KvLayer::moved_bytes(format, layer.kv_heads(), slots.len(), layer.head_dim());
             let (of_layer, rest) = bytes.split_at(layer_bytes);
             // SAFETY: the cache is ours alone; a caller who got the bytes elsewhere breaks results, not memory.
             unsafe { layer.copy_slots_in(slots.clone(), of_layer) };

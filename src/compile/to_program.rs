@@ -6,7 +6,9 @@ use super::{
     order::order,
     select_kernels::select_kernel,
 };
-use crate::ir::{DeviceSpec, Dtype, Graph, KernelChoice, Op, Operand, Program, Step, ValueId};
+use crate::ir::{
+    DeviceSpec, Dtype, Graph, KernelChoice, Op, Operand, Program, Step, ValueId, verify::lending,
+};
 
 /// Makes the program of a lawful bound graph.
 ///
@@ -37,6 +39,7 @@ pub(super) fn to_program_placed(
             (Dtype::U32, op) => unreachable!("`{}` makes no integers", op.name()),
         }
     };
+    let always = lending(graph);
     let mut steps = Vec::new();
     for value in &order {
         let Some(kernel) = select_kernel(graph, *value, &choice)? else { continue };
@@ -45,7 +48,7 @@ pub(super) fn to_program_placed(
         steps.push(Step {
             op: node.op.clone(),
             kernel,
-            group: node.group,
+            group: node.group.filter(|group| !always.contains(group)),
             operands,
             result: operand(*value),
         });

@@ -1,7 +1,7 @@
 //! How the weights of a model can be divided, before it is loaded.
 
 use crate::{
-    model::{Model, ModelConfig},
+    model::Model,
     runtime::{ExecutableSet, SetOptions, WeightSplits},
 };
 
@@ -29,16 +29,19 @@ pub fn weight_splits(
     };
     let splits = ExecutableSet::splits_of(&model.graph, &set_options)?;
     let widest = widths.iter().copied().max().unwrap_or(1);
-    Ok((splits, session_bytes(&model.config, cache, context, widest)))
+    Ok((splits, session_bytes(model, cache, context, widest)))
 }
 
 /// Keys and values, and the rows of the widest forward, of which logits and the gated layer are the largest.
-fn session_bytes(config: &ModelConfig, cache: KvFormat, context: usize, widest: usize) -> usize {
+fn session_bytes(model: &Model, cache: KvFormat, context: usize, widest: usize) -> usize {
+    let config = &model.config;
     let of_element = match cache {
         KvFormat::F32 => 4,
         KvFormat::F16 | KvFormat::Q8 => 2,
     };
-    let of_slot = 2 * config.layers * config.kv_heads * config.head_dim * of_element;
+    let elements =
+        model.graph.kv().shapes().map(|(layers, [kv_heads, head_dim])| layers * kv_heads * head_dim);
+    let of_slot = 2 * elements.iter().sum::<usize>() * of_element;
     let of_row = 4 * (config.vocabulary + 3 * config.feed_forward + 8 * config.hidden_size);
     (context + widest) * of_slot + widest * of_row
 }

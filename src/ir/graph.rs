@@ -119,6 +119,28 @@ pub trait WeightSource: Send + Sync {
     /// Bytes of a weight: `rows * format.row_bytes(columns)` of them. Lent where the source has them; else made by
     /// every call, in memory as long as the caller keeps them.
     fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]>;
+
+    /// The same bytes, to be read as long as forwards run: a share of the mapped file where the source has one, else a
+    /// copy in memory.
+    fn shared(&self, weight: WeightId) -> SharedBytes {
+        SharedBytes(Arc::new(self.bytes(weight).into_owned()))
+    }
+}
+
+/// Bytes of a weight that outlive their source.
+#[derive(Clone)]
+pub struct SharedBytes(pub Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for SharedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({})", self.as_ref().len())
+    }
 }
 
 /// A rotary embedding.
@@ -161,16 +183,43 @@ impl RopeSpec {
 /// Shape of the cache the graph needs: keys and values, and what other ops keep of rows; nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvSpec {
-    /// Layers with keys and values.
+    /// Layers with keys and values of their own.
     pub layers: usize,
     /// Key/value heads `G`.
     pub kv_heads: usize,
     /// Head width `E`.
     pub head_dim: usize,
+    /// Those of the layers, the last ones, whose heads are of another shape.
+    pub others: OtherHeads,
     /// Short convolutions.
     pub conv: ConvSpec,
     /// Gated delta rules.
     pub delta: DeltaSpec,
+}
+
+/// Layers whose heads are of another shape than those of most; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherHeads {
+    /// How many of the layers with keys and values.
+    pub layers: usize,
+    /// Key/value heads of each.
+    pub kv_heads: usize,
+    /// Head width.
+    pub head_dim: usize,
+}
+
+impl KvSpec {
+    /// Key/value heads of a layer, and their width: `[G, E]`.
+    pub fn heads(&self, layer: usize) -> [usize; 2] {
+        let Self { layers, kv_heads, head_dim, others, .. } = *self;
+        if layer + others.layers < layers { [kv_heads, head_dim] } else { [others.kv_heads, others.head_dim] }
+    }
+
+    /// Layers of one shape and [`heads`](Self::heads) of each, in order of the layers; of both shapes, perhaps of none.
+    pub fn shapes(&self) -> [(usize, [usize; 2]); 2] {
+        let OtherHeads { layers, kv_heads, head_dim } = self.others;
+        [(self.layers - layers, [self.kv_heads, self.head_dim]), (layers, [kv_heads, head_dim])]
+    }
 }
 
 /// Shape of what gated delta rules keep; nothing by default.

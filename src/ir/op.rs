@@ -103,7 +103,8 @@ pub enum Op {
         rope: Option<RopeId>,
     },
     /// `(q [W, H * E], effect, tails, positions) -> [W, H * E]`: attention of each row to its committed prefix and
-    /// its ancestors; head `h` reads key/value head `h * G / H`.
+    /// its ancestors; head `h` reads key/value head `h * G / H`. The effect is that of the layer's append, which may be
+    /// in another group: several ops may read the keys and values of one layer.
     Attention {
         /// Cache layer.
         layer: usize,
@@ -368,7 +369,8 @@ impl Op {
             Op::AppendKv { layer, rope } => {
                 count(4, "k, v, slots, positions")?;
                 let kv = graph.kv();
-                let columns = kv.kv_heads * kv.head_dim;
+                let [kv_heads, head_dim] = kv.heads(*layer);
+                let columns = kv_heads * head_dim;
                 let fits = operands[0] == operands[1] && operands[0].columns == columns && is(0, Dtype::F32);
                 if !fits || !is(2, Dtype::U32) || !is(3, Dtype::U32) || *layer >= kv.layers {
                     return Err(refuse(format!(
@@ -376,34 +378,34 @@ impl Op {
                         kv.layers
                     )));
                 }
-                if rope.is_some_and(|r| graph.rope(r).head_dim != kv.head_dim) {
-                    return Err(refuse(format!("a rotation of heads of width {}", kv.head_dim)));
+                if rope.is_some_and(|r| graph.rope(r).head_dim != head_dim) {
+                    return Err(refuse(format!("a rotation of heads of width {head_dim}")));
                 }
                 Ok(ValueType { rows: Rows::Fixed(0), columns: 0, dtype: Dtype::Effect })
             }
             Op::Attention { layer, heads, rope, scoring, sinks } => {
                 count(4, "q, appended, tails, positions")?;
                 let kv = graph.kv();
+                let [kv_heads, head_dim] = kv.heads(*layer);
                 let fits =
-                    operands[0].columns == heads * kv.head_dim && is(0, Dtype::F32) && is(1, Dtype::Effect);
+                    operands[0].columns == heads * head_dim && is(0, Dtype::F32) && is(1, Dtype::Effect);
                 if !fits || !is(2, Dtype::U32) || !is(3, Dtype::U32) || *layer >= kv.layers {
                     return Err(refuse(format!(
-                        "q of {heads} heads of width {}, an append, tails, positions",
-                        kv.head_dim
+                        "q of {heads} heads of width {head_dim}, an append, tails, positions"
                     )));
                 }
                 let capped = scoring.softcap.is_none_or(|cap| cap.is_finite() && cap > 0.0);
                 if !scoring.scale.is_finite() || !capped || scoring.window == Some(0) {
                     return Err(refuse("a finite scale, a bound above 0 and a window of at least 1".into()));
                 }
-                if *heads == 0 || !heads.is_multiple_of(kv.kv_heads) {
-                    return Err(refuse(format!("query heads in multiples of {}", kv.kv_heads)));
+                if *heads == 0 || !heads.is_multiple_of(kv_heads) {
+                    return Err(refuse(format!("query heads in multiples of {kv_heads}")));
                 }
                 if !sinks.is_none_or(|sinks| is_vector(sinks, *heads)) {
                     return Err(refuse(format!("a sink for each of {heads} heads")));
                 }
-                if rope.is_some_and(|r| graph.rope(r).head_dim != kv.head_dim) {
-                    return Err(refuse(format!("a rotation of heads of width {}", kv.head_dim)));
+                if rope.is_some_and(|r| graph.rope(r).head_dim != head_dim) {
+                    return Err(refuse(format!("a rotation of heads of width {head_dim}")));
                 }
                 Ok(operands[0])
             }

@@ -23,6 +23,9 @@ pub enum Residence {
     Resident,
     /// Read by every forward from where the packed weights are kept.
     Streamed,
+    /// In the model's files, mapped: of a matrix that no row is multiplied by, and too large to be in memory for the
+    /// few rows that texts need.
+    Mapped,
 }
 
 /// How many bytes of packed weights are where.
@@ -157,8 +160,9 @@ fn units(program: &Program, sizes: PackedSizes) -> Units {
                 continue;
             }
             OpWeights::Rows(weight) => {
-                let WeightSpec { format, rows, columns, .. } = *spec(&weight);
+                let WeightSpec { format, rows, columns, residence, .. } = *spec(&weight);
                 match sizes.rows {
+                    _ if residence == Residence::Mapped => continue,
                     None => (vec![vec![weight]], packed(&[weight])),
                     Some(bytes) => {
                         fixed += if embedded.insert(weight) { bytes(format, rows, columns) } else { 0 };

@@ -1,12 +1,15 @@
 //! The law of graphs, checked after every pass.
 //!
 //! 1. Every value's type is what its op infers from its operands.
-//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append. Each layer of
-//!    convolutions has one, and so has each of delta rules.
+//! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append, in whatever group
+//!    it is. Each layer of convolutions has one, and so has each of delta rules.
 //! 3. What is shown is declared and float, one row per output; so are the hidden rows and the inner rows, if declared,
 //!    or they are all rows of the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
 //!    residual operand comes from outside the group. So leaving the group out is the identity on the residual stream.
+//!    The effect of an append may be read outside; then the group is [never left out](lending).
+
+use std::collections::BTreeSet;
 
 use super::{Dtype, Graph, GraphError, GroupId, Op, ValueId, ValueType};
 
@@ -122,11 +125,30 @@ pub fn group_result(graph: &Graph, group: GroupId) -> Option<ValueId> {
     graph.topological().into_iter().find(|v| graph.node(*v).group == Some(group) && leaves_group(graph, *v))
 }
 
-/// Whether a value made in a group is read outside it.
+/// Whether a value made in a group is read outside it; an effect is no value.
 pub fn leaves_group(graph: &Graph, value: ValueId) -> bool {
+    let node = graph.node(value);
+    let is_value = node.value_type.dtype != Dtype::Effect;
+    is_value && node.group.is_some() && (graph.is_kept(value) || is_read_outside(graph, value))
+}
+
+fn is_read_outside(graph: &Graph, value: ValueId) -> bool {
     let group = graph.node(value).group;
-    let read_outside = || graph.readers(value).iter().any(|r| graph.node(*r).group != group);
-    group.is_some() && (graph.is_kept(value) || read_outside())
+    graph.readers(value).iter().any(|reader| graph.node(*reader).group != group)
+}
+
+/// The groups to whose keys and values others attend. Forwards have their steps whatever they leave out: without them
+/// the others would attend to what other rows left.
+pub fn lending(graph: &Graph) -> BTreeSet<GroupId> {
+    let lends = |value: &ValueId| {
+        graph.node(*value).value_type.dtype == Dtype::Effect && is_read_outside(graph, *value)
+    };
+    graph
+        .topological()
+        .iter()
+        .filter(|value| lends(value))
+        .filter_map(|value| graph.node(*value).group)
+        .collect()
 }
 
 /// The residual operand of a residual sum: the one that may be overwritten in place.

@@ -43,7 +43,9 @@ impl Work {
         };
         let columns = result.map_or(0, |r| r.columns);
         let kv_row_bytes = match step.kernel.class.operand {
-            Reads::Kv(format) => 2 * program.kv.kv_heads * format.head_bytes(program.kv.head_dim),
+            Reads::Kv(format) => {
+                2 * heads_of(program, step)[0] * format.head_bytes(heads_of(program, step)[1])
+            }
             Reads::Rows | Reads::Weight(_) => 0,
         };
         let (bytes, flops) = match &step.op {
@@ -101,10 +103,18 @@ impl Work {
                 let seen: usize = lengths(inputs).map(|length| length.min(window)).sum();
                 let slots = slots_seen(inputs).min(window.saturating_mul(inputs.width()));
                 let bytes = read + written + slots * kv_row_bytes;
-                (bytes, 4 * seen * heads * program.kv.head_dim)
+                (bytes, 4 * seen * heads * heads_of(program, step)[1])
             }
         };
         Self { bytes: bytes as u64, flops: flops as u64 }
+    }
+}
+
+/// The heads of the keys and values that a step writes or reads, none of other steps: `[G, E]`.
+fn heads_of(program: &Program, step: &Step) -> [usize; 2] {
+    match step.op {
+        Op::AppendKv { layer, .. } | Op::Attention { layer, .. } => program.kv.heads(layer),
+        _ => [0; 2],
     }
 }
 

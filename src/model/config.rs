@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, ops::RangeInclusive};
 
+use ygg_kernels::KvLayer;
+
 use super::{Container, Family, ModelError, RopeConfig};
 
 /// What a model is, whatever file it came from; inside a `Model` it has passed every check.
@@ -55,13 +57,14 @@ pub(super) struct ConfigKeys {
 }
 
 const LAYERS: RangeInclusive<usize> = 1..=4_096;
-const SIZES: RangeInclusive<usize> = 2..=1 << 20;
-const HEADS: RangeInclusive<usize> = 1..=1 << 16;
-const HEAD_DIMS: RangeInclusive<usize> = 2..=1 << 12;
+pub(super) const SIZES: RangeInclusive<usize> = 2..=1 << 20;
+pub(super) const HEADS: RangeInclusive<usize> = 1..=1 << 16;
+/// As wide as kernels keep keys and values.
+pub(super) const HEAD_DIMS: RangeInclusive<usize> = 2..=KvLayer::MAX_HEAD_DIM;
 const VOCABULARIES: RangeInclusive<usize> = 1..=1 << 24;
 const CONTEXTS: RangeInclusive<usize> = 1..=1 << 28;
 
-fn within(key: &str, found: usize, range: RangeInclusive<usize>) -> Result<(), ModelError> {
+pub(super) fn within(key: &str, found: usize, range: RangeInclusive<usize>) -> Result<(), ModelError> {
     if range.contains(&found) {
         return Ok(());
     }
@@ -170,31 +173,30 @@ impl ModelConfig {
     }
 }
 
-/// Key/value heads, which a file may list layer by layer: as many in every layer that attends, 0 in the others.
+/// Key/value heads, which a file may list layer by layer, 0 where a layer does not attend: those of the first that does.
+/// Families whose files may have lists say whether layers may differ.
 fn kv_heads(fields: &dyn Fields, key: &str) -> Result<Option<usize>, ModelError> {
     let Ok(Some(of_layers)) = fields.counts(key) else { return fields.count(key) };
-    let mut attending = of_layers.into_iter().filter(|heads| *heads > 0);
-    let first = attending.next();
-    match attending.find(|heads| Some(*heads) != first) {
-        None => Ok(first),
-        Some(other) => {
-            let found = format!("{} in one layer, {other} in another", first.unwrap_or(0));
-            Err(ModelError::unsupported(format_args!("key `{key}`"), found, "as many in all that attend"))
-        }
-    }
+    Ok(of_layers.into_iter().find(|heads| *heads > 0))
 }
 
-/// The hidden size of MLPs. A model that has experts in all layers may say only theirs.
+/// Hidden size of the MLPs, which a file may list layer by layer: that of the first. The shapes of tensors say whether
+/// it is that of all. A model that has experts in all layers may say only theirs.
 fn feed_forward(family: &Family, fields: &dyn Fields, keys: &ConfigKeys) -> Result<usize, ModelError> {
+    let key = &keys.feed_forward;
+    let found = match fields.counts(key) {
+        Ok(Some(of_layers)) => of_layers.first().copied(),
+        Ok(None) | Err(_) => fields.count(key)?,
+    };
     let of_experts = || {
         let key = family.key(fields.container(), "expert_feed_forward_length", "moe_intermediate_size");
         fields.count(&key)
     };
-    let found = match fields.count(&keys.feed_forward)? {
+    let found = match found {
         None => of_experts()?,
         found => found,
     };
-    required(found, &keys.feed_forward, "an integer above 0")
+    required(found, key, "an integer above 0")
 }
 
 /// Head size where the file does not state it: `D / H`.
@@ -222,6 +224,8 @@ pub(super) trait Fields {
     fn text(&self, key: &str) -> Result<Option<&str>, ModelError>;
     /// A list of integers of at least 0.
     fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError>;
+    /// A list of truth values.
+    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError>;
     /// A list of texts.
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError>;
 }

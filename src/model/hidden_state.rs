@@ -8,7 +8,7 @@ use super::{
     TensorTable, family::HiddenStateGraph, gguf, lend, pieces, safetensors,
 };
 use crate::{
-    ir::{Graph, WeightId, WeightSource, WeightSpec},
+    ir::{Graph, SharedBytes, WeightId, WeightSource, WeightSpec},
     storage::MappedFile,
 };
 
@@ -162,5 +162,12 @@ impl WeightSource for BothWeights {
             return self.verifier.bytes(weight);
         };
         self.places[own].bytes(&self.files)
+    }
+
+    fn shared(&self, weight: WeightId) -> SharedBytes {
+        match (weight.0 as usize) < self.first {
+            true => self.verifier.shared(weight),
+            false => SharedBytes(Arc::new(self.bytes(weight).into_owned())),
+        }
     }
 }

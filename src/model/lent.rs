@@ -1,7 +1,7 @@
 //! How the bytes of a weight are taken from the files of its model: lent where they lie as graphs want them, else
 //! gathered.
 
-use std::{borrow::Cow, iter};
+use std::{borrow::Cow, iter, ops::Range};
 
 use super::{TensorInfo, TensorTable};
 use crate::{
@@ -24,10 +24,14 @@ pub(super) fn pieces<'a>(
     iter::once(lend(files, info)).chain(scales)
 }
 
+/// The name of vectors of ones, which no file has: gains of norms without one. A tensor of this name is not read.
+pub(super) const ONES: &str = "(ones)";
+
 /// Where the elements of a weight are in the files.
 #[derive(Clone, Debug)]
 pub(super) struct LentWeight {
-    info: TensorInfo,
+    /// None of a vector of ones.
+    info: Option<TensorInfo>,
     rows: usize,
     columns: usize,
     elements: Elements,
@@ -40,12 +44,28 @@ impl LentWeight {
     pub(super) fn of(spec: &WeightSpec, tensors: &TensorTable, order: Option<Vec<u32>>) -> Self {
         let WeightSpec { name, rows, columns, elements, .. } = spec;
         let (rows, columns, elements) = (*rows, *columns, *elements);
-        Self { info: tensors[name].clone(), rows, columns, elements, order }
+        let info = (name != ONES).then(|| tensors[name].clone());
+        Self { info, rows, columns, elements, order }
+    }
+
+    /// The file that its bytes lie in, and where, if they lie row after row.
+    pub(super) fn place(&self) -> Option<(usize, Range<usize>)> {
+        let Self { info, rows, columns, elements, order } = self;
+        let Elements { first, row_step, column_step } = *elements;
+        let info = info.as_ref().filter(|info| info.scales.is_none())?;
+        let is_in_order = order.is_none() && row_step == *columns && column_step == 1;
+        let bytes_of = |elements| info.format.row_bytes(elements);
+        let start = is_in_order.then(|| bytes_of(first)).flatten()? + info.bytes.start;
+        Some((info.file, start..start + rows * bytes_of(*columns)?))
     }
 
     /// Its bytes, row after row: lent if they lie so.
     pub(super) fn bytes<'a>(&self, files: &'a [MappedFile]) -> Cow<'a, [u8]> {
         let Self { info, rows, columns, elements, order } = self;
+        let Some(info) = info else { return Cow::Owned(1f32.to_le_bytes().repeat(*columns)) };
+        if let Some((file, bytes)) = self.place() {
+            return Cow::Borrowed(&files[file].bytes()[bytes]);
+        }
         let Elements { first, row_step, column_step } = *elements;
         let bytes_of =
             |elements: usize| info.format.row_bytes(elements).expect("whole blocks, as graphs are checked");
@@ -54,10 +74,6 @@ impl LentWeight {
         if let Some((file, scales)) = &info.scales {
             let scales = &files[*file].bytes()[scales.clone()];
             return Cow::Owned((0..*rows).flat_map(|r| joined(whole, scales, row(r), *columns)).collect());
-        }
-        if order.is_none() && row_step == *columns && column_step == 1 {
-            let start = bytes_of(first);
-            return Cow::Borrowed(&whole[start..start + rows * bytes_of(*columns)]);
         }
         let mut gathered = Vec::with_capacity(rows * bytes_of(*columns));
         if column_step == 1 {

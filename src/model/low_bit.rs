@@ -12,7 +12,7 @@ use std::{
 
 use ygg_kernels::WeightFormat;
 
-use crate::ir::{Graph, WeightId, WeightSource, WeightSpec};
+use crate::ir::{Graph, SharedBytes, WeightId, WeightSource, WeightSpec};
 
 /// What matrices of more than 8 bits an element are read in.
 const FORMAT: WeightFormat = WeightFormat::Q8_0;
@@ -83,6 +83,13 @@ impl WeightSource for Narrow {
                 Cow::Borrowed(narrow.get_or_init(make))
             }
             None => bytes,
+        }
+    }
+
+    fn shared(&self, weight: WeightId) -> SharedBytes {
+        match self.matrices.contains_key(&weight) {
+            true => SharedBytes(Arc::new(self.bytes(weight).into_owned())),
+            false => self.weights.shared(weight),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     fmt, fs,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +14,7 @@ use super::{
     pieces, safetensors,
 };
 use crate::{
-    ir::{Graph, WeightId, WeightSource},
+    ir::{Graph, SharedBytes, WeightId, WeightSource},
     packed::{KeptModel, KeptPlace, KeptWeights, PackedNote},
     storage::{FileStamp, MappedFile, StorageError},
 };
@@ -27,8 +28,8 @@ pub(super) struct Parts {
     pub(super) chat_template: Option<String>,
     pub(super) stop_tokens: Vec<u32>,
     pub(super) identity: Identity,
-    /// Tensors that the container itself has read into the configuration.
-    pub(super) read_tensors: Vec<&'static str>,
+    /// Tensors that were read into the configuration or into the graph.
+    pub(super) read_tensors: Vec<String>,
     pub(super) tensors: TensorTable,
 }
 
@@ -86,6 +87,28 @@ struct MappedWeights {
 impl WeightSource for MappedWeights {
     fn bytes(&self, weight: WeightId) -> Cow<'_, [u8]> {
         self.places[weight.0 as usize].bytes(&self.files)
+    }
+
+    fn shared(&self, weight: WeightId) -> SharedBytes {
+        let place = &self.places[weight.0 as usize];
+        match place.place() {
+            Some((file, bytes)) => {
+                SharedBytes(Arc::new(MappedPart { file: self.files[file].clone(), bytes }))
+            }
+            None => SharedBytes(Arc::new(place.bytes(&self.files).into_owned())),
+        }
+    }
+}
+
+/// A part of a mapped file.
+struct MappedPart {
+    file: MappedFile,
+    bytes: Range<usize>,
+}
+
+impl AsRef<[u8]> for MappedPart {
+    fn as_ref(&self) -> &[u8] {
+        &self.file.bytes()[self.bytes.clone()]
     }
 }
 
@@ -190,9 +213,9 @@ impl Model {
     }
 }
 
-fn unused(graph: &Graph, tensors: &TensorTable, read: &[&str]) -> Vec<String> {
+fn unused(graph: &Graph, tensors: &TensorTable, read: &[String]) -> Vec<String> {
     let used: std::collections::BTreeSet<&str> =
-        graph.weights().iter().map(|w| w.name.as_str()).chain(read.iter().copied()).collect();
+        graph.weights().iter().map(|w| w.name.as_str()).chain(read.iter().map(String::as_str)).collect();
     tensors.keys().filter(|name| !used.contains(name.as_str())).cloned().collect()
 }
 

@@ -29,6 +29,13 @@ pub enum RopeScaling {
     },
     /// One divisor per pair, `[E / 2]`: how GGUF stores Llama 3.1's rule (`rope_freqs.weight`).
     PerPair(Arc<[f32]>),
+    /// This share of the pairs turns, the first ones, with the frequencies that they have where all do.
+    Proportional {
+        /// Above 0 and at most 1.
+        share: f64,
+        /// The divisor of their frequencies.
+        factor: f64,
+    },
     /// YaRN (arXiv 2309.00071, section 3.2): long wavelengths are divided by `factor`, short ones kept, those between
     /// blended.
     Yarn {
@@ -117,6 +124,13 @@ impl RopeConfig {
                 Err(ModelError::invalid(what, expected, found))
             }
             RopeScaling::PerPair(factors) => check_divisors(factors, head_dim, what),
+            RopeScaling::Proportional { share, factor } => {
+                if *share > 0.0 && *share <= 1.0 && factor_fits(*factor) {
+                    return Ok(());
+                }
+                let found = format!("a share of {share}, a factor of {factor}");
+                Err(ModelError::invalid(what, "a share above 0 and at most 1, a factor above 0", found))
+            }
             RopeScaling::Yarn { factor, original_context, fast, slow, is_truncated: _, magnitude } => {
                 let all = [factor, original_context, fast, slow, magnitude];
                 if all.iter().all(|x| factor_fits(**x)) && fast > slow {
@@ -154,6 +168,7 @@ impl RopeConfig {
             RopeScaling::None
             | RopeScaling::Linear { .. }
             | RopeScaling::Llama3 { .. }
+            | RopeScaling::Proportional { .. }
             | RopeScaling::PerPair(_) => usual,
         }
     }
@@ -196,6 +211,10 @@ impl RopeConfig {
                 }
             }
             RopeScaling::PerPair(factors) => factors[pair].into(),
+            // A pair that does not turn has no frequency.
+            RopeScaling::Proportional { share, factor } => {
+                if pair < (share * (head_dim as f64) / 2.0) as usize { *factor } else { f64::INFINITY }
+            }
             RopeScaling::LongShort { short, .. } => short[pair].into(),
             RopeScaling::Yarn { factor, original_context, fast, slow, is_truncated, magnitude: _ } => {
                 // The pair that turns so many times in the original context.

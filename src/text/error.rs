@@ -6,8 +6,8 @@
 pub enum TextError {
     /// The model file's tokenizer is of a kind that we do not know.
     #[error(
-        "the model's tokenizer is of kind `{found}`, but only `gpt2` (byte-level BPE), `llama` (SentencePiece BPE) \
-         and `t5` (Unigram) are supported: use a model with such a tokenizer, or the Hugging Face folder if it has \
+        "the model's tokenizer is of kind `{found}`, but only `gpt2` (byte-level BPE), `llama` (SentencePiece BPE), \
+         `gemma4` (the same with merges) and `t5` (Unigram) are supported: use a model with such a tokenizer, or the Hugging Face folder if it has \
          one in tokenizer.json"
     )]
     UnsupportedModel {

@@ -16,7 +16,7 @@ use super::words::{ModelParts, Steps, Words, bpe, unigram};
 use super::{Detokenizer, TextError, TokenKind, Vocabulary, added_flags, byte_level};
 
 /// Names of control tokens that end a turn or a text in published models.
-const END_NAMES: [&str; 11] = [
+const END_NAMES: [&str; 12] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
@@ -25,10 +25,14 @@ const END_NAMES: [&str; 11] = [
     "<|end|>",
     "<|end_of_turn|>",
     "<end_of_turn>",
+    "<turn|>",
     "<｜end▁of▁sentence｜>",
     "<eos>",
     "</s>",
 ];
+
+/// The kind of tokenizer of Gemma 4: pieces with marks for spaces, as SentencePiece has them, and merges in order.
+const MERGES_OF_MARKS: &str = "gemma4";
 
 /// How names of control tokens in a text are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl Tokenizer {
         let searches = added_flags::searches(&vocabulary);
         let parts = match vocabulary.model.as_str() {
             "gpt2" => Self::byte_level(vocabulary)?,
-            "llama" | "t5" => Self::sentence_piece(vocabulary)?,
+            "llama" | "t5" | MERGES_OF_MARKS => Self::sentence_piece(vocabulary)?,
             _ => return Err(TextError::UnsupportedModel { found: vocabulary.model }),
         };
         Ok(Parts { searches, ..parts })
@@ -122,10 +126,7 @@ impl Tokenizer {
 
     fn byte_level(vocabulary: Vocabulary) -> Result<Parts, TextError> {
         let Rules { steps, ignore_merges, add_bos } = Rules::named(&vocabulary.pre_tokenizer)?;
-        let merges = (0..)
-            .zip(vocabulary.merges)
-            .map(|(index, merge)| split_merge(index, &merge))
-            .collect::<Result<Vec<_>, TextError>>()?;
+        let merges = split_merges(&vocabulary.merges)?;
         Ok(Parts {
             tokens: vocabulary.tokens,
             kinds: vocabulary.kinds,
@@ -143,13 +144,14 @@ impl Tokenizer {
     fn sentence_piece(vocabulary: Vocabulary) -> Result<Parts, TextError> {
         let Vocabulary { model, tokens, mut kinds, scores, pre_tokenizer, bos, eos, unknown, .. } =
             vocabulary;
-        if !matches!(pre_tokenizer.as_str(), "" | "default" | "gemma") {
+        if !matches!(pre_tokenizer.as_str(), "" | "default" | "gemma" | MERGES_OF_MARKS) {
             return Err(TextError::UnsupportedPreTokenizer {
                 found: pre_tokenizer,
-                supported: "default, gemma (this is a SentencePiece vocabulary)".into(),
+                supported: "default, gemma, gemma4 (this is a SentencePiece vocabulary)".into(),
             });
         }
-        if scores.len() != tokens.len() || scores.iter().any(|score| !score.is_finite()) {
+        let has_merges = model == MERGES_OF_MARKS;
+        if !has_merges && (scores.len() != tokens.len() || scores.iter().any(|score| !score.is_finite())) {
             return Err(TextError::BadScores { tokens: tokens.len(), scores: scores.len() });
         }
         if let Some(kind) = unknown.and_then(|id| kinds.get_mut(id as usize))
@@ -159,7 +161,7 @@ impl Tokenizer {
         }
         let byte_fallback = kinds.contains(&TokenKind::Byte);
         let is_unigram = model == "t5";
-        let space_prefix = vocabulary.add_space_prefix.unwrap_or(!is_unigram);
+        let space_prefix = vocabulary.add_space_prefix.unwrap_or(!is_unigram && !has_merges);
         let (steps, model) = if is_unigram {
             let table = vocabulary.character_table.as_deref();
             let collapse = vocabulary.removes_extra_spaces.unwrap_or(false);
@@ -176,7 +178,10 @@ impl Tokenizer {
                 })
                 .map(|(piece, _)| piece)
                 .collect();
-            let merges = merges_by_score(&pieces, &scores);
+            let merges = match has_merges {
+                true => split_merges(&vocabulary.merges)?,
+                false => merges_by_score(&pieces, &scores),
+            };
             let (ignore_merges, fuse_unknown) = (false, true);
             (
                 merging_steps(space_prefix),
@@ -424,6 +429,10 @@ fn check_special(name: &'static str, id: Option<u32>, vocab_len: usize) -> Resul
         Some(id) => Err(TextError::UnknownSpecialToken { name, found: format!("id {id}"), vocab_len }),
         None => Ok(()),
     }
+}
+
+fn split_merges(merges: &[String]) -> Result<Vec<(String, String)>, TextError> {
+    (0..).zip(merges).map(|(index, merge)| split_merge(index, merge)).collect()
 }
 
 /// The two tokens of a merge written as one string.

@@ -6,8 +6,8 @@ use super::TextError;
 /// checks it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vocabulary {
-    /// `tokenizer.ggml.model`: the kind of tokenizer; `gpt2` is byte-level BPE, `llama` SentencePiece's BPE, `t5` its
-    /// Unigram.
+    /// `tokenizer.ggml.model`: the kind of tokenizer; `gpt2` is byte-level BPE, `llama` SentencePiece's BPE, `gemma4`
+    /// the same with merges in place of scores, `t5` SentencePiece's Unigram.
     pub model: String,
     /// `tokenizer.ggml.tokens`: each token's text in the file's spelling, by id.
     pub tokens: Vec<String>,

@@ -13,19 +13,24 @@ use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use yggc::{
     ir::graph_text,
-    model::{Container, Model, ModelError, in_eight_bits},
+    model::{
+        Container, Model, ModelError, TensorInfo,
+        gguf::{self, DATA_ALIGNMENT, GgufFile, TensorRecord, encode_header, parse},
+        in_eight_bits,
+    },
 };
 
 use crate::{
     row_invariance::any_rows,
+    shared_keys, states,
     tiny_model::{Class, TinyModel, best_tier, bits, cases, everything, is_cuda, session},
 };
 
 /// Folders of the families there are, those that a GPU computes.
 const DENSE: [&str; 11] =
     ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
-/// Those with experts and those whose rows have a state, which a GPU refuses.
-const OF_PROCESSORS: [&str; 13] = [
+/// Those with experts, those whose rows have a state, and those with heads of two sizes, which a GPU refuses.
+const OF_PROCESSORS: [&str; 15] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -39,7 +44,12 @@ const OF_PROCESSORS: [&str; 13] = [
     "qwen35",
     "qwen35_tied",
     "qwen35moe",
+    "gemma4",
+    "gemma4_one_matrix",
 ];
+/// What a device says of those that it refuses.
+pub(crate) const REFUSED: [&str; 3] =
+    [states::OF_GPUS, shared_keys::OF_GPUS, "experts::a_gpu_refuses_experts_by_name"];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
     [("gpt_oss", Container::Folder), ("gpt_oss_numbers", Container::Gguf)];
@@ -216,6 +226,15 @@ fn rows_of_every_family_do_not_depend_on_each_other() {
     }
 }
 
+type Edit = Box<dyn FnOnce(&mut Value)>;
+
+/// A family, what is changed in its configuration, and what an error says of it.
+type Refused = (&'static str, Edit, &'static [&'static str]);
+
+fn set(key: &'static str, value: Value) -> Edit {
+    Box::new(move |config| config[key] = value)
+}
+
 /// What a graph does not compute is named, the first of it, with what would run.
 #[test]
 fn what_a_family_does_not_compute_is_refused_by_name() {
@@ -224,9 +243,7 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         config["architectures"] = json!(["LlamaForCausalLM"]);
         config["rope_scaling"] = Value::Null;
     };
-    type Edit = Box<dyn FnOnce(&mut Value)>;
-    let set = |key: &'static str, value: Value| -> Edit { Box::new(move |config| config[key] = value) };
-    let cases: Vec<(&str, Edit, &[&str])> = vec![
+    let cases: Vec<Refused> = vec![
         ("llama", set("model_type", json!("mamba")), &["`model_type`", "`mamba`", "`qwen2`, `qwen3`"]),
         ("qwen2", Box::new(as_llama), &["self_attn.k_proj.bias`", "a bias", "llama models"]),
         ("qwen3", Box::new(as_llama), &["self_attn.k_norm.weight`", "a norm", "llama models"]),
@@ -302,6 +319,134 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
             &["experts.gate_up_proj`", "[5, 128, 64]", "[5, 64, 64]"],
         ),
     ];
+    refuses(cases);
+}
+
+#[test]
+fn what_gemma4_does_not_compute_is_refused_by_name() {
+    let cases: Vec<Refused> = vec![
+        ("gemma4", set("enable_moe_block", json!(true)), &["`enable_moe_block`", "`true`", "no mixture"]),
+        ("gemma4", set("use_bidirectional_attention", json!("all")), &["`use_bidirectional", "`all`"]),
+        ("gemma4", set("global_head_dim", Value::Null), &["`global_head_dim`", "without a window"]),
+        ("gemma4", set("head_dim", json!(13)), &["`head_dim`", "an even head size", "13"]),
+        ("gemma4", set("head_dim", json!(16)), &["self_attn.q_proj.weight`", "[64, 40]", "[48, 40]"]),
+        ("gemma4", set("num_kv_shared_layers", json!(7)), &["`num_kv_shared_layers`", "fewer than the 7"]),
+        ("gemma4", set("num_kv_shared_layers", json!(6)), &["layer 1", "of its kind among the first 1"]),
+        (
+            "gemma4",
+            set("use_double_wide_mlp", json!(false)),
+            &["layers.4.mlp.gate_proj", "[56, 40]", "[112, 40]"],
+        ),
+        ("gemma4", set("hidden_size_per_layer_input", json!(0)), &["post_per_layer_input_norm", "a norm"]),
+        (
+            "gemma4",
+            set("vocab_size_per_layer_input", json!(96)),
+            &["`vocab_size_per_layer_input`", "97 or more"],
+        ),
+        (
+            "gemma4",
+            Box::new(|config| {
+                let rule = json!({"rope_type": "default", "rope_theta": 1e6});
+                config["rope_parameters"]["full_attention"] = rule;
+            }),
+            &["full_attention.rope_type`", "`default`", "`proportional`"],
+        ),
+        (
+            "gemma4",
+            Box::new(|config| {
+                config["rope_parameters"]["full_attention"]["partial_rotary_factor"] = json!(1.5)
+            }),
+            &["`rope_scaling`", "a share of 1.5"],
+        ),
+        (
+            "gemma4",
+            Box::new(|config| config["layer_types"] = json!(vec!["sliding_attention"; 7])),
+            &["`layer_types`", "a last layer with a window"],
+        ),
+        (
+            "gemma4_one_matrix",
+            set("attention_k_eq_v", json!(false)),
+            &["self_attn.k_proj.weight`", "[120, 48]"],
+        ),
+    ];
+    refuses(cases);
+}
+
+/// The GGUF file of a family with a changed header.
+fn open_file(family: &str, edit: impl FnOnce(&mut GgufFile)) -> Result<Model, ModelError> {
+    let whole = fs::read(data(family).join("model.gguf")).expect("the model is there");
+    let mut file = parse(&whole).expect("the model is whole");
+    let first = file.tensors.values().map(|tensor| tensor.bytes.start).min().expect("it has tensors");
+    edit(&mut file);
+    let record = |(name, tensor): (&String, &TensorInfo)| TensorRecord {
+        name: name.clone(),
+        shape: tensor.shape.clone(),
+        format: tensor.format,
+        offset: (tensor.bytes.start - first) as u64,
+    };
+    let records: Vec<TensorRecord> = file.tensors.iter().map(record).collect();
+    let mut bytes = encode_header(3, &file.metadata, &records);
+    bytes.resize(bytes.len().next_multiple_of(DATA_ALIGNMENT as usize), 0);
+    bytes.extend_from_slice(&whole[first..]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    fs::write(&path, bytes).expect("the folder can be written");
+    Model::open(&path)
+}
+
+#[test]
+fn files_of_gemma4_that_say_something_else_are_refused_by_key() {
+    let flags = |flags: &[bool]| gguf::Value::Array(gguf::Array::Bool(flags.to_vec()));
+    let counts = |counts: &[i32]| gguf::Value::Array(gguf::Array::I32(counts.to_vec()));
+    let (one, both) = ("gemma4_one_matrix", [true, true, true, false]);
+    let cases: Vec<(&str, &str, gguf::Value, &[&str])> = vec![
+        ("gemma4", "expert_count", gguf::Value::U32(8), &["expert_count`", "`8`", "no mixture of experts"]),
+        (one, "attention.sliding_window_pattern", flags(&both[1..]), &["pattern`", "one for each of 4"]),
+        (one, "attention.sliding_window_pattern", flags(&[true; 4]), &["one or more without a window"]),
+        (
+            one,
+            "attention.head_count_kv",
+            counts(&[3, 3, 2, 2]),
+            &["head_count_kv`", "3 in one layer, 2 in another"],
+        ),
+        (one, "attention.head_count_kv", counts(&[3, 3, 3]), &["head_count_kv`", "one for each of 4"]),
+        (one, "attention.head_count_kv", counts(&[4, 4, 4, 2]), &["head_count_kv`", "a divisor of the 6"]),
+        (one, "attention.key_length_swa", gguf::Value::U32(17), &["key_length_swa`", "even"]),
+        (one, "attention.key_length_swa", gguf::Value::U32(1 << 20), &["key_length_swa`", "2 to 512"]),
+        (one, "attention.key_length", gguf::Value::U32(1024), &["key_length`", "2 to 512", "1024"]),
+        (one, "attention.value_length_swa", gguf::Value::U32(8), &["value_length_swa`", "16"]),
+        (one, "rope.dimension_count_swa", gguf::Value::U32(8), &["dimension_count_swa`", "16"]),
+        (one, "attention.value_length", gguf::Value::U32(8), &["value_length`", "40"]),
+        (
+            "gemma4",
+            "attention.shared_kv_layers",
+            gguf::Value::U32(9),
+            &["shared_kv_layers`", "fewer than the 7"],
+        ),
+        ("gemma4", "feed_forward_length", counts(&[56; 3]), &["feed_forward_length`", "one for each of 7"]),
+        (
+            "gemma4",
+            "feed_forward_length",
+            counts(&[56; 7]),
+            &["blk.4.ffn_gate.weight`", "[56, 40]", "[112, 40]"],
+        ),
+    ];
+    for (family, key, value, parts) in cases {
+        let edit = |file: &mut GgufFile| drop(file.metadata.insert(format!("gemma4.{key}"), value));
+        let error = open_file(family, edit).expect_err(key).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{key}: {error}, without {parts:?}");
+    }
+    for (tensor, part) in [("rope_freqs.weight", "[20]"), ("blk.0.attn_k.weight", "[48, 48]")] {
+        let edit = |file: &mut GgufFile| drop(file.tensors.remove(tensor));
+        let error = open_file(one, edit).expect_err(tensor).to_string();
+        assert!(error.contains(tensor) && error.contains(part), "{error}");
+    }
+    // Factors that a file leaves out are one.
+    let edit = |file: &mut GgufFile| drop(file.tensors.remove("blk.0.layer_output_scale.weight"));
+    open_file(one, edit).expect("it opens without");
+}
+
+fn refuses(cases: Vec<Refused>) {
     for (family, edit, parts) in cases {
         let error = open_folder(family, edit).expect_err(family).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{family}: {error}, without {parts:?}");
@@ -338,14 +483,20 @@ fn published_configurations_of_lfm2_mean_the_same() {
 /// further tokens are left alone.
 #[test]
 fn the_language_model_of_one_that_sees_is_the_same() {
+    let others = ["mtp.norm.weight", "model.visual.blocks.0.norm1.bias"];
+    language_model_is_the_same("qwen35", "qwen3_5", "Qwen3_5ForConditionalGeneration", &others);
+    let others = ["model.vision_tower.norm.weight", "model.embed_audio.norm.bias"];
+    language_model_is_the_same("gemma4", "gemma4", "Gemma4ForConditionalGeneration", &others);
+}
+
+fn language_model_is_the_same(family: &str, model_type: &str, class: &str, others: &[&str]) {
     let place = tempfile::tempdir().expect("a temporary folder");
-    let folder = data("qwen35");
+    let folder = data(family);
     let stored = fs::read(folder.join("model.safetensors")).expect("the model is there");
     let tensors = safetensors::SafeTensors::deserialize(&stored).expect("safetensors");
     let further = vec![0; 2 * 48];
     let view = |data| safetensors::tensor::TensorView::new(safetensors::Dtype::BF16, vec![48], data);
-    let others = ["mtp.norm.weight", "model.visual.blocks.0.norm1.bias"]
-        .map(|name| (name.to_owned(), view(&further).expect("a vector")));
+    let others = others.iter().map(|name| ((*name).to_owned(), view(&further).expect("a vector")));
     let renamed = tensors
         .tensors()
         .into_iter()
@@ -357,10 +508,10 @@ fn the_language_model_of_one_that_sees_is_the_same() {
     let mut own: Value = serde_json::from_slice(&config).expect("JSON");
     own.as_object_mut().expect("an object").remove("architectures");
     let config = json!({
-        "model_type": "qwen3_5",
-        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "model_type": model_type,
+        "architectures": [class],
         "text_config": own,
-        "vision_config": {"model_type": "qwen3_5", "hidden_size": 16},
+        "vision_config": {"model_type": model_type, "hidden_size": 16},
     });
     fs::write(place.path().join("config.json"), config.to_string()).expect("the folder can be written");
     fs::write(place.path().join("tokenizer.json"), "{}").expect("the folder can be written");
@@ -369,7 +520,23 @@ fn the_language_model_of_one_that_sees_is_the_same() {
         let text = graph_text(&model.graph).replace("language_model.", "");
         text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(without_names(&opened), without_names(&open("qwen35", Container::Folder)));
+    assert_eq!(without_names(&opened), without_names(&open(family, Container::Folder)));
+}
+
+/// What transformers writes of Gemma 4 says of layers one by one what published files say of all without a window.
+#[test]
+fn configurations_of_gemma4_mean_the_same_layer_by_layer() {
+    let of_layers = |config: &mut Value| {
+        let keys = ["global_head_dim", "num_global_key_value_heads"];
+        let fields = config.as_object_mut().expect("an object");
+        let [head_dim, kv_heads] = keys.map(|key| fields.remove(key).expect("it is there"));
+        config["per_layer_config"] = json!({"3": {"head_dim": head_dim, "num_key_value_heads": kv_heads}});
+    };
+    let family = "gemma4_one_matrix";
+    let opened = open_folder(family, of_layers).unwrap_or_else(|error| panic!("{error}"));
+    let text =
+        |model: &Model| graph_text(&model.graph).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(text(&opened), text(&open(family, Container::Folder)));
 }
 
 /// Folders that transformers writes have a tensor for each matrix of an expert, published ones two for all of a layer.

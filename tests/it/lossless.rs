@@ -405,19 +405,23 @@ fn no_drafter_over_streamed_weights_changes_a_token() {
 }
 
 /// Whatever is drafted, by the verifier without some layers, by itself or by others; which a GPU refuses.
-#[test]
-fn no_drafter_over_rows_with_a_state_changes_a_token() {
+pub(crate) fn no_drafter_changes_a_token_of(models: &'static [TinyModel]) {
     let own =
         [Kind::LayerSkip, Kind::TrimmedHead, Kind::Template, Kind::Substitute, Kind::Swift, Kind::Mixed];
-    let models = [Kind::Model, Kind::HiddenState, Kind::Eagle3, Kind::Block];
+    let drafters = [Kind::Model, Kind::HiddenState, Kind::Eagle3, Kind::Block];
     let others = [Kind::Free(Free::Suffix), Kind::Adversary];
-    let kinds = own.iter().chain(&models).chain(&others).filter(|_| !is_cuda());
-    let each = kinds.map(|kind| run_over(crate::states::models(), *kind, 10));
+    let kinds = own.iter().chain(&drafters).chain(&others).filter(|_| !is_cuda());
+    let each = kinds.map(|kind| run_over(models, *kind, 10));
     let sum = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert!(
         is_cuda() || (sum.0 > 500 && sum.1 > 50),
         "{sum:?} drafted and accepted: too few to show anything"
     );
+}
+
+#[test]
+fn no_drafter_over_rows_with_a_state_changes_a_token() {
+    no_drafter_changes_a_token_of(crate::states::models());
 }
 
 #[test]

@@ -110,6 +110,7 @@ mod schema_suite;
 #[cfg(feature = "serve")]
 mod serve;
 mod sessions;
+mod shared_keys;
 mod skip_search;
 mod split_models;
 mod states;

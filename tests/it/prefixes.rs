@@ -26,6 +26,7 @@ use crate::{
     },
     families,
     lossless::any_sampling,
+    shared_keys,
     tiny_model::{
         Class, Dice, MODEL_CONTEXT, TinyModel, bits, cases, everything, is_cuda, models, session, some_models,
     },
@@ -112,6 +113,25 @@ fn blocks_of_a_session_go_on_in_another_to_the_bit() {
         let others = [KvFormat::F32, KvFormat::Q8].into_iter().take(if is_cuda() { 1 } else { 2 });
         others.for_each(|format| blocks_go_on(model, *classes.last().expect("one at least"), format, 100));
     }
+}
+
+/// Blocks hold what layers keep of their own, of heads of two sizes, and nothing of layers that keep nothing.
+#[test]
+fn what_layers_share_goes_on_with_the_blocks() {
+    if is_cuda() {
+        return;
+    }
+    let model = shared_keys::sharing();
+    let classes = model.classes();
+    for class in classes.iter().filter(|class| class.tier != Tier::Reference) {
+        (0..cases(*class, 6)).for_each(|case| blocks_go_on(model, *class, KvFormat::F16, case));
+    }
+    for format in [KvFormat::F32, KvFormat::Q8] {
+        blocks_go_on(model, *classes.last().expect("one at least"), format, 100);
+    }
+    // Of keys and of values: layers 1 of a head of 24, layers 0, 2 and 3 of one of 12.
+    let session = session(model.set(classes[0]), MODEL_CONTEXT, 4, 1);
+    assert_eq!(session.block_bytes(), BLOCK_TOKENS * 2 * (24 + 3 * 12) * 2);
 }
 
 #[test]

@@ -64,11 +64,16 @@ pub(crate) fn written(folder: &Path, name: &str, spec: &SyntheticSpec) -> PathBu
     if is_cuda() {
         return path;
     }
-    let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
+    settled(&path);
+    path
+}
+
+/// Waits until a change of the file would be noticed.
+fn settled(path: &Path) {
+    let stamp = || MappedFile::open(path).expect("it was written").stamp().expect("the system says");
     while !stamp().expect("a system that notes changes").is_settled() {
         thread::sleep(Duration::from_millis(50));
     }
-    path
 }
 
 /// The model, with a folder for its packed weights; of a GPU none are kept.
@@ -156,11 +161,15 @@ fn streams_alike(
     budgets: impl Fn(usize) -> Vec<(usize, usize)>,
 ) {
     let model = opened(&written(folder, &format!("{format}.gguf"), &spec(format, tied)));
+    model_streams_alike(&model, format, budgets);
+}
+
+fn model_streams_alike(model: &Model, format: WeightFormat, budgets: impl Fn(usize) -> Vec<(usize, usize)>) {
     for tier in tested_tiers().into_iter().filter(|tier| *tier != Tier::Reference) {
         let class = class_of(tier, format);
-        let expected = shown(&build(&model, class, None).expect("it fits"), 1);
-        for (budget, threads) in budgets(least(&model, class)) {
-            let set = build(&model, class, Some(budget)).expect("enough");
+        let expected = shown(&build(model, class, None).expect("it fits"), 1);
+        for (budget, threads) in budgets(least(model, class)) {
+            let set = build(model, class, Some(budget)).expect("enough");
             let Placed { resident, streamed, staging } = set.placed().expect("there is a budget");
             assert!(resident + staging <= budget, "{resident} and {staging} within {budget}");
             assert_eq!(streamed > 0, budget != usize::MAX, "{format} within {budget}");
@@ -179,6 +188,22 @@ fn the_bits_are_those_of_a_model_in_memory() {
             if is_cuda() { vec![more] } else { vec![(least, 2), more, (usize::MAX, 1)] }
         });
     }
+}
+
+/// Layers whose keys others read stay in memory, and embeddings of layers in the model's file.
+#[test]
+fn layers_that_share_are_streamed_to_the_bit() {
+    if is_cuda() {
+        return;
+    }
+    let path = folder("sharing").join("model.gguf");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families/gemma4/model.gguf");
+    // Another process may have it open.
+    let new = path.with_extension(process::id().to_string());
+    fs::copy(stored, &new).expect("the target folder is writable");
+    fs::rename(&new, &path).expect("the target folder is writable");
+    settled(&path);
+    model_streams_alike(&opened(&path), WeightFormat::F16, |least| vec![(least, 1), (least + (40 << 10), 2)]);
 }
 
 /// What faults are tried on.

@@ -28,9 +28,9 @@ use mutation::Mutator;
 #[allow(dead_code, unreachable_pub, reason = "a library to the fuzz targets, a module here")]
 mod mutation;
 
-pub(crate) const FAMILIES: [&str; 12] = [
+pub(crate) const FAMILIES: [&str; 13] = [
     "qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2",
-    "qwen35",
+    "qwen35", "gemma4",
 ];
 
 /// Damaged files of a family in a container: some, or as many as the release demands.
@@ -100,7 +100,7 @@ fn vocabulary(found: &GgufVocabulary) -> Result<Vocabulary, yggc::text::TextErro
 /// A tokenizer of so many tokens: SentencePiece's for the families that have it and for one too small to spell all
 /// bytes, else in bytes.
 fn tokenizer(family: &str, count: usize) -> Vocabulary {
-    let is_marks = matches!(family, "llama" | "mistral" | "phi3" | "gemma2" | "gemma3" | "olmo2");
+    let is_marks = matches!(family, "llama" | "mistral" | "phi3" | "gemma2" | "gemma3" | "gemma4" | "olmo2");
     let controls = ["<unk>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|end|>"];
     let mut tokens: Vec<String> = controls.map(str::to_owned).to_vec();
     let mut kinds = vec![TokenKind::Control; tokens.len()];

@@ -54,10 +54,10 @@ pub(crate) fn model() -> Model {
     Model::open(&path).expect("a generated model opens")
 }
 
-/// A model whose rows have a state, for texts of as many tokens as the others'.
-pub(crate) fn following() -> Model {
+/// The tiny model of a family, for texts of as many tokens as the others'.
+pub(crate) fn of_family(family: &str) -> Model {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families/qwen35");
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family);
     let config = fs::read(stored.join("config.json")).expect("the tiny model is there");
     let mut config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
     config["max_position_embeddings"] = CONTEXT.into();

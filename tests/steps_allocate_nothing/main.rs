@@ -21,7 +21,7 @@ mod damaged;
 mod made;
 
 use checks::{SAMPLED, check_observed, check_steps, check_store_memory, check_streamed, check_tier};
-use made::{following, model, set, streaming, with_drafts};
+use made::{model, of_family, set, streaming, with_drafts};
 
 /// The system's allocator, counted.
 struct Counting;
@@ -168,13 +168,15 @@ fn parts() -> Vec<Part> {
     let mut parts = vec![
         Part::new("streamed weights", move || check_streamed(fastest)),
         Part::new("a store", check_store_memory),
-        Part::new("rows with a state", move || {
-            let set = set(&following(), fastest, Activations::Native);
+    ];
+    for (name, family) in [("rows with a state", "qwen35"), ("shared keys", "gemma4")] {
+        parts.push(Part::new(name, move || {
+            let set = set(&of_family(family), fastest, Activations::Native);
             for name in ["none", "layer_skip", "lookup"] {
                 check_steps(&set, (name, Schedule::Plain), 2, Sampling::GREEDY);
             }
-        }),
-    ];
+        }));
+    }
     for family in damaged::FAMILIES {
         let check = move || [false, true].into_iter().for_each(|is_folder| damaged::check(family, is_folder));
         parts.push(Part::new(format!("damaged files, {family}"), check));

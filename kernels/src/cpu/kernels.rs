@@ -21,8 +21,8 @@ use super::{
 #[cfg(target_arch = "aarch64")]
 use super::{isa::Neon, neon};
 use crate::{
-    Activations, AppendKv, DeltaRule, DeltaShape, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv, Tier,
-    WeightFormat,
+    Activations, AppendKv, DeltaRule, DeltaShape, Matrix, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv,
+    Tier, WeightFormat,
 };
 use std::ops::Range;
 
@@ -243,6 +243,26 @@ impl Kernels {
         );
         for w in rows {
             weights.dequantise_row(tokens[w] as usize, out.row(w));
+        }
+    }
+
+    /// As [`embed`](Self::embed), of a matrix as a file stores it.
+    ///
+    /// # Panics
+    /// As `embed`.
+    pub fn embed_stored(
+        self,
+        weights: &Matrix<'_>,
+        tokens: &[u32],
+        rows: Range<usize>,
+        mut out: RowsMut<'_>,
+    ) {
+        assert!(
+            tokens.len() == out.width() && weights.columns() == out.columns(),
+            "embedding of {weights:?}"
+        );
+        for w in rows {
+            weights.format().dequantise_row(weights.row(tokens[w] as usize), out.row(w));
         }
     }
 

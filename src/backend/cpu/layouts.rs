@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ygg_kernels::cpu::PackedLinear;
 
-use crate::ir::{Norm, Op, OpWeights, Program, WeightId};
+use crate::ir::{Norm, Op, OpWeights, Program, Residence, WeightId};
 
 /// How a weight lies where forwards read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,11 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
         let norm = match step.op.weights() {
             OpWeights::Nothing => None,
             OpWeights::Rows(weight) => {
-                add(weight, packed(weight), "rows of tokens".to_owned());
+                let layout = match spec(weight).residence {
+                    Residence::Mapped => format!("{}, in the model's file", spec(weight).format),
+                    Residence::Resident | Residence::Streamed => packed(weight),
+                };
+                add(weight, layout, "rows of tokens".to_owned());
                 None
             }
             OpWeights::Gain(norm) => Some(norm),

@@ -114,7 +114,8 @@ impl CpuExecutables {
         let linear = self.programs.iter().zip(self.steps.iter()).flat_map(|(program, steps)| {
             steps.iter().map(|s| s.scratch_bytes(self.kernels, &self.weights, program.binding))
         });
-        let attention = attention_scratch_bytes(self.programs[ProgramId::FIRST].kv.head_dim);
+        let heads = self.programs[ProgramId::FIRST].kv.shapes().map(|(_, [_, head_dim])| head_dim);
+        let attention = attention_scratch_bytes(heads.into_iter().max().unwrap_or(0));
         linear.max().unwrap_or(0).max(attention).next_multiple_of(128)
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     io,
     sync::{
         Arc, Mutex,
@@ -10,10 +10,13 @@ use std::{
     },
 };
 
-use ygg_kernels::cpu::{self, ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target};
+use ygg_kernels::{
+    Matrix,
+    cpu::{self, ALIGNMENT, PACKED_LAYOUT, PackError, PackedLinear, Packing, Reserved, Target},
+};
 
 use crate::{
-    ir::{Norm, Op, OpWeights, Program, Residence, Staging, WeightId, WeightSource, WeightSpec},
+    ir::{Norm, Op, OpWeights, Program, Residence, SharedBytes, Staging, WeightId, WeightSource, WeightSpec},
     packed::{Append, KEPT_ALIGNMENT, KeptBytes, KeptWeights, PackedDigest},
 };
 
@@ -70,12 +73,33 @@ pub(super) struct MatrixId(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VectorId(usize);
 
+/// A matrix that is not packed: its rows are read where the model's files have them.
+#[derive(Clone, Debug)]
+pub(super) struct MappedRows {
+    bytes: SharedBytes,
+    spec: WeightSpec,
+}
+
+impl MappedRows {
+    fn new(weight: WeightId, specs: &[WeightSpec], source: &dyn WeightSource) -> Result<Self, BackendError> {
+        let (spec, bytes) = (specs[weight.0 as usize].clone(), source.shared(weight));
+        crate::backend::matrix(&spec, bytes.as_ref())?;
+        Ok(Self { bytes, spec })
+    }
+
+    /// The matrix.
+    pub(super) fn matrix(&self) -> Matrix<'_> {
+        crate::backend::matrix(&self.spec, self.bytes.as_ref()).expect("checked when it was made")
+    }
+}
+
 /// Packed matrices and vectors, found by what is packed together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackedWeights {
     places: BTreeMap<Key, usize>,
     matrices: Vec<Arc<PackedLinear>>,
     vectors: Vec<Arc<[f32]>>,
+    mapped: BTreeMap<WeightId, MappedRows>,
     streamed: Option<Streamed>,
 }
 
@@ -99,9 +123,15 @@ impl PackedWeights {
     ) -> Result<(), BackendError> {
         let Some(Program { weights: specs, .. }) = programs.first() else { return Ok(()) };
         let mut seen = BTreeSet::new();
-        let keys: Vec<Key> = programs
-            .iter()
-            .flat_map(|p| &p.steps)
+        let steps = || programs.iter().flat_map(|p| &p.steps);
+        for weight in steps().filter_map(|step| mapped_by(&step.op, specs)) {
+            if let Entry::Vacant(place) = self.mapped.entry(weight) {
+                place.insert(MappedRows::new(weight, specs, loading.weights)?);
+                loading.note(&[weight]);
+            }
+        }
+        let keys: Vec<Key> = steps()
+            .filter(|step| mapped_by(&step.op, specs).is_none())
             .flat_map(|step| keys_of(&step.op))
             .filter(|key| !self.places.contains_key(key) && seen.insert(key.clone()))
             .collect();
@@ -184,6 +214,11 @@ impl PackedWeights {
         VectorId(self.place(&Key::Vector(weights.to_vec())))
     }
 
+    /// A matrix that is not packed, if it is none that is.
+    pub(super) fn mapped(&self, weight: WeightId) -> Option<&MappedRows> {
+        self.mapped.get(&weight)
+    }
+
     pub(super) fn matrix(&self, id: MatrixId) -> &PackedLinear {
         &self.matrices[id.0]
     }
@@ -203,6 +238,12 @@ impl PackedWeights {
         let staging = self.streamed.as_ref().map_or(0, |streamed| streamed.staging_bytes);
         self.resident().map(PackedLinear::resident_bytes).sum::<usize>() + vectors + staging
     }
+}
+
+/// The matrix that an op reads rows of in the model's files.
+fn mapped_by(op: &Op, specs: &[WeightSpec]) -> Option<WeightId> {
+    let OpWeights::Rows(weight) = op.weights() else { return None };
+    (specs[weight.0 as usize].residence == Residence::Mapped).then_some(weight)
 }
 
 fn keys_of(op: &Op) -> Vec<Key> {

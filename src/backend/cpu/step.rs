@@ -37,6 +37,7 @@ pub(super) struct CpuStep {
 #[derive(Clone, Debug)]
 enum Kind {
     Embed { weight: MatrixId, out: Region },
+    EmbedMapped { weight: ir::WeightId, out: Region },
     RmsNorm { norm: FusedNorm, x: Region, out: Region },
     Linear(Linear),
     GatedLinear { function: Nonlinearity, weight: MatrixId, norm: Option<FusedNorm>, x: Region, out: Region },
@@ -126,6 +127,9 @@ impl CpuStep {
         };
         let kind = match &step.op {
             Op::Input(_) | Op::Slice { .. } => unreachable!("inputs and views are no steps"),
+            Op::Embed { weight } if weights.mapped(*weight).is_some() => {
+                Kind::EmbedMapped { weight: *weight, out: region(&step.result) }
+            }
             Op::Embed { weight } => {
                 Kind::Embed { weight: weights.stack(&[*weight]), out: region(&step.result) }
             }
@@ -237,8 +241,9 @@ impl CpuStep {
         slots: usize,
         threads: usize,
     ) -> usize {
-        if let Kind::Attention(Attending { heads, q, .. }) = self.kind {
-            let shape = PartialsShape { width: q.rows, heads, kv_heads: kv.kv_heads, head_dim: kv.head_dim };
+        if let Kind::Attention(Attending { layer, heads, q, .. }) = self.kind {
+            let [kv_heads, head_dim] = kv.heads(layer);
+            let shape = PartialsShape { width: q.rows, heads, kv_heads, head_dim };
             return shape.most_bytes(slots, threads);
         }
         self.found_layout(weights, threads).map_or(0, |layout| layout.bytes())
@@ -281,6 +286,7 @@ impl CpuStep {
             }
             Kind::Candidates { head: None, .. }
             | Kind::Embed { .. }
+            | Kind::EmbedMapped { .. }
             | Kind::RmsNorm { .. }
             | Kind::Gate { .. }
             | Kind::Rope { .. }
@@ -308,6 +314,11 @@ impl CpuStep {
             Kind::Embed { weight, out } => {
                 let rows = worker.share(out.rows);
                 kernels.embed(weights.matrix(*weight), inputs.tokens(), rows, forward.write(out));
+            }
+            Kind::EmbedMapped { weight, out } => {
+                let table = weights.mapped(*weight).expect("looked up when the step was resolved");
+                let rows = worker.share(out.rows);
+                kernels.embed_stored(&table.matrix(), inputs.tokens(), rows, forward.write(out));
             }
             Kind::RmsNorm { norm: fused, x, out } => {
                 kernels.rms_norm(forward.read(x), norm(*fused), worker.share(x.rows), forward.write(out));

@@ -48,7 +48,7 @@ use ygg_kernels::{
     cuda::{abi::YGG_MOST_CANDIDATES, abi::YGG_MOST_WIDTH, packing::Layout},
 };
 
-use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, WeightId, WeightSource};
+use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, Residence, WeightId, WeightSource};
 
 use super::{BackendError, Executables, Gpu, Loading, Replay, ReplayOptions};
 pub use compiled::keep_compiled_kernels;
@@ -206,8 +206,19 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
         if program.kv.head_dim > MOST_HEAD_DIM {
             return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
         }
+        if program.kv.others.layers > 0 {
+            let [(_, [_, most]), (_, [_, others])] = program.kv.shapes();
+            let (expected, found) = ("one".to_owned(), format!("{most} and {others}"));
+            return Err(BackendError::CudaLimit { what: "sizes of heads", expected, found });
+        }
         for step in &program.steps {
+            let is_mapped =
+                |weight: &WeightId| program.weights[weight.0 as usize].residence == Residence::Mapped;
             let lacking = match &step.op {
+                Op::Embed { weight } if is_mapped(weight) => {
+                    let name = program.weights[weight.0 as usize].name.clone();
+                    Some(("embeddings for every layer", name))
+                }
                 Op::Route { routing, .. } => {
                     Some(("experts", format!("{} of several for each row", routing.used)))
                 }

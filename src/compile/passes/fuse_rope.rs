@@ -27,14 +27,17 @@ fn rotating_reader(graph: &Graph, rotated: ValueId) -> Option<(ValueId, Op)> {
     let Op::Rope(rope) = node.op else { return None };
     let reader = graph.sole_reader(rotated)?;
     let mut op = graph.node(reader).op.clone();
-    let (Op::AppendKv { rope: own, .. } | Op::Attention { rope: own, .. }) = &mut op else { return None };
+    let (Op::AppendKv { layer, rope: own } | Op::Attention { layer, rope: own, .. }) = &mut op else {
+        return None;
+    };
+    let [_, head_dim] = graph.kv().heads(*layer);
     if own.replace(rope).is_some() {
         return None;
     }
     let [x, positions] = graph.operands(rotated)[..] else { return None };
     let [first, _, _, its_positions] = graph.operands(reader)[..] else { return None };
     let same_positions = graph.node(positions).op == graph.node(its_positions).op;
-    let same_heads = graph.rope(rope).head_dim == graph.kv().head_dim;
+    let same_heads = graph.rope(rope).head_dim == head_dim;
     let same_group = graph.node(reader).group == node.group;
     let fits = first == rotated && same_positions && same_heads && same_group;
     (fits && can_order(graph, &to_read(graph, reader, x))).then_some((reader, op))

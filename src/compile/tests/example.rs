@@ -254,6 +254,7 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
             head_dim: 4,
             conv: ConvSpec { layers: 64, channels: 8 },
             delta: DeltaSpec { layers: 64, shape },
+            ..KvSpec::default()
         },
     );
     let ropes = [4, 2].map(|head_dim| {

@@ -43,7 +43,14 @@ fn lawful() -> Parts {
     let mut graph = Graph::new(
         "law",
         weights,
-        KvSpec { layers: 2, kv_heads: 1, head_dim: 4, conv, delta: DeltaSpec { layers: 1, shape } },
+        KvSpec {
+            layers: 2,
+            kv_heads: 1,
+            head_dim: 4,
+            conv,
+            delta: DeltaSpec { layers: 1, shape },
+            ..KvSpec::default()
+        },
     );
     let mut add = |op: Op, operands: &[ValueId], group| graph.add(op, operands, group).unwrap();
     let inputs = [Input::Tokens, Input::Positions, Input::Slots, Input::Tails, Input::OutputRows]
@@ -113,6 +120,19 @@ fn refuses_attention_over_the_append_of_another_layer() {
     let operands = graph.operands(attended);
     graph.rewrite(attended, attention(1), &operands).unwrap();
     assert!(breach(&graph).contains("the append of layer 1"));
+}
+
+#[test]
+fn a_group_that_lends_its_keys_is_never_left_out() {
+    let Parts { mut graph, attended, sum, .. } = lawful();
+    assert_eq!(lending(&graph), BTreeSet::new());
+    let mut operands = graph.operands(attended);
+    operands[0] = sum;
+    let other = graph.add(attention(0), &operands, Some(GroupId(1))).unwrap();
+    graph.add(Op::Add, &[sum, other], Some(GroupId(1))).unwrap();
+    assert_eq!(verify(&graph), Ok(()), "an effect is no value that a group hands on");
+    assert_eq!(group_result(&graph, ATTENTION), Some(sum));
+    assert_eq!(lending(&graph), BTreeSet::from([ATTENTION]));
 }
 
 #[test]

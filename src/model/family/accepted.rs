@@ -33,7 +33,7 @@ pub(super) fn adjacent_in_gguf(container: Container) -> RopePairing {
 }
 
 /// Refuses experts.
-fn dense(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+pub(super) fn dense(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
     if fields.container() == Container::Folder {
         return Ok(());
     }
@@ -60,6 +60,7 @@ pub(super) fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<()
         Container::Gguf => {
             let key = format!("{name}.attention.value_length");
             equal(&key, fields.count(&key)?, config.head_dim, "the head size")?;
+            as_many_heads(fields, config)?;
             // One number, not one for each layer.
             fields.count(&format!("{name}.attention.head_count_kv")).map(drop)
         }
@@ -67,8 +68,21 @@ pub(super) fn same_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<()
     }
 }
 
+/// Refuses lists of key/value heads of which layers that attend have different numbers.
+pub(super) fn as_many_heads(fields: &dyn Fields, config: &ModelConfig) -> Result<(), ModelError> {
+    let key = format!("{}.attention.head_count_kv", config.family.name);
+    let Ok(Some(of_layers)) = fields.counts(&key) else { return Ok(()) };
+    match of_layers.into_iter().find(|heads| ![0, config.kv_heads].contains(heads)) {
+        None => Ok(()),
+        Some(other) => {
+            let found = format!("{} in one layer, {other} in another", config.kv_heads);
+            Err(ModelError::unsupported(format_args!("key `{key}`"), found, "as many in all that attend"))
+        }
+    }
+}
+
 /// Refuses biases that few families have.
-fn no_biases(fields: &dyn Fields) -> Result<(), ModelError> {
+pub(super) fn no_biases(fields: &dyn Fields) -> Result<(), ModelError> {
     if fields.container() == Container::Gguf {
         return Ok(());
     }

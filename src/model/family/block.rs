@@ -66,13 +66,14 @@ fn text_graph(
     let joined = graph.add(linear(fc), &[given], None)?;
     let context = graph.add(frame.norm(hidden_norm), &[joined], None)?;
     for (layer, weights) in layers.iter().enumerate() {
-        let SubLayerWeights::Attention(AttentionWeights { key, value, head_norms, .. }) = &weights.sub_layer
+        let SubLayerWeights::Attention(AttentionWeights { keys: Some([key, value]), head_norms, .. }) =
+            &weights.sub_layer
         else {
             continue;
         };
         let k = graph.add(linear(*key), &[context], None)?;
         let v = graph.add(linear(*value), &[context], None)?;
-        let k = frame.maybe_norm(&mut graph, head_norms.map(|[_, of_key]| of_key), k, None)?;
+        let k = frame.maybe_norm(&mut graph, head_norms[1], k, None)?;
         let k = match frame.attending(recipe, layer).rope {
             Some(rope) => graph.add(Op::Rope(rope), &[k, frame.positions], None)?,
             None => k,

@@ -105,16 +105,15 @@ impl Weights<'_, '_> {
         let has_norms = self.has(&self.naming.layer_weight(0, "attn_q_norm", "self_attn.q_norm"));
         let head_norms = if has_norms {
             let of_query = self.gain("attn_q_norm", "self_attn.q_norm", head_dim)?;
-            Some([of_query, self.gain("attn_k_norm", "self_attn.k_norm", head_dim)?])
+            [Some(of_query), Some(self.gain("attn_k_norm", "self_attn.k_norm", head_dim)?), None]
         } else {
-            None
+            [None; 3]
         };
         let (query, key, value) = ((query[0], query[1]), (key[0], key[1]), (value[0], value[1]));
         let own = AttentionWeights {
             query: vec![query.1],
             gate: Vec::new(),
-            key: key.1,
-            value: value.1,
+            keys: Some([key.1, value.1]),
             biases,
             head_norms,
             sinks: None,
@@ -195,7 +194,8 @@ impl HiddenStateGraph {
 
         let kv =
             KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim, ..KvSpec::default() };
-        let head_norms = if attention.head_norms.is_some() { HeadNorms::EachHead } else { HeadNorms::None };
+        let head_norms =
+            if attention.head_norms[0].is_some() { HeadNorms::EachHead } else { HeadNorms::None };
         let recipe = Recipe { head_norms, ..Recipe::llama(config) };
         let mut graph = Graph::new(&config.name, list.specs, kv);
         let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), &recipe)?;
@@ -217,6 +217,7 @@ impl HiddenStateGraph {
             before_mlp: Some(before_mlp),
             mlp: MlpWeights::Dense { gate, up, down },
             after_mlp: None,
+            input: None,
         };
         let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;
         let rows = graph.add(Op::SelectRows, &[x, frame.output_rows], None)?;

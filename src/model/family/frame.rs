@@ -3,12 +3,14 @@
 use super::{
     Source,
     layer::layer,
-    recipe::{Attending, Instead, LayerWeights, Recipe},
+    recipe::{Attending, Instead, LayerRule, LayerWeights, Recipe},
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, ValueId, WeightId},
-    model::{ModelConfig, ModelError, TensorTable},
+    ir::{
+        ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, OtherHeads, RopeId, ValueId, WeightId,
+    },
+    model::{ModelConfig, ModelError, RopeConfig, TensorTable},
 };
 use ygg_kernels::{DeltaShape, RopePairing};
 
@@ -32,6 +34,8 @@ pub(super) struct Frame<'a> {
     pub(super) slots: ValueId,
     pub(super) tails: ValueId,
     pub(super) output_rows: ValueId,
+    /// What all layers get of the rows' tokens in addition, part by part, if they get something.
+    pub(super) layer_inputs: Option<ValueId>,
 }
 
 impl<'a> Frame<'a> {
@@ -42,8 +46,16 @@ impl<'a> Frame<'a> {
         pairing: RopePairing,
         recipe: &Recipe,
     ) -> Result<Self, ModelError> {
-        let spec = |rope: &crate::model::RopeConfig| rope.spec(config.head_dim, config.rotated, pairing);
-        let ropes = recipe.ropes.iter().map(|rope| graph.add_rope(spec(rope))).collect();
+        let mut add = |(number, rope): (usize, &RopeConfig)| {
+            let is_of_others = |rule: &LayerRule| rule.has_other_heads && rule.rope == Some(number);
+            let [head_dim, rotated] =
+                match recipe.other_heads.filter(|_| recipe.layers.iter().any(is_of_others)) {
+                    Some([_, head_dim]) => [head_dim; 2],
+                    None => [config.head_dim, config.rotated],
+                };
+            graph.add_rope(rope.spec(head_dim, rotated, pairing))
+        };
+        let ropes = recipe.ropes.iter().enumerate().map(&mut add).collect();
         let mut input = |input| graph.add(Op::Input(input), &[], None);
         Ok(Self {
             config,
@@ -53,6 +65,7 @@ impl<'a> Frame<'a> {
             slots: input(Input::Slots)?,
             tails: input(Input::Tails)?,
             output_rows: input(Input::OutputRows)?,
+            layer_inputs: None,
         })
     }
 
@@ -110,13 +123,17 @@ impl<'a> Frame<'a> {
 /// # Errors
 /// [`ModelError`] for a tensor that is missing, has another shape, or is one that no graph of this recipe reads.
 pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, ModelError> {
-    let Source { config, fields, tensors } = *source;
+    let Source { config, fields, tensors, .. } = *source;
     let naming = Naming::of(fields.container());
     let layers = recipe.before_layers.unwrap_or(naming.layers);
     let naming = Naming { renamed: recipe.names, layers, ..naming };
     let mut list = WeightList::after(tensors, Vec::new());
     let table = [config.vocabulary, config.hidden_size];
     let embedding = list.find(naming.weight("token_embd", "model.embed_tokens"), &table)?;
+    let layer_inputs = match &recipe.layer_inputs {
+        Some(inputs) => Some(inputs.find(&mut list, naming, config)?),
+        None => None,
+    };
     let find = |index| LayerWeights::find(&mut list, naming, index, config, recipe);
     let layers = (0..config.layers).map(find).collect::<Result<Vec<_>, _>>()?;
     let final_norm = naming.weight("output_norm", "model.norm");
@@ -127,29 +144,41 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
     };
     refuse_unread(config, recipe, tensors, &list)?;
 
-    let follow = Recipe::count(&recipe.layers, Some(Instead::DeltaRule));
-    let attend = Recipe::count(&recipe.layers, None);
-    let kv = KvSpec {
-        layers: attend,
-        kv_heads: config.kv_heads,
-        head_dim: config.head_dim,
-        conv: ConvSpec { layers: config.layers - attend - follow, channels: config.hidden_size },
-        delta: DeltaSpec {
-            layers: follow,
-            shape: recipe.delta.map_or(DeltaShape::default(), |(shape, _)| shape),
-        },
-    };
-    let mut graph = Graph::new(&config.name, list.specs, kv);
-    let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
+    let mut graph = Graph::new(&config.name, list.specs, cache(config, recipe));
+    let mut frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), recipe)?;
     let mut x = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
     if recipe.embedding_scale != 1.0 {
         x = graph.add(Op::Scale { factor: recipe.embedding_scale }, &[x], None)?;
+    }
+    if let Some((inputs, weights)) = recipe.layer_inputs.as_ref().zip(layer_inputs) {
+        frame.layer_inputs = Some(inputs.add(&frame, &mut graph, &weights, x)?);
     }
     for (index, weights) in layers.iter().enumerate() {
         x = layer(&frame, &mut graph, index, weights, recipe, x)?;
     }
     frame.end(&mut graph, recipe, x, final_norm, head)?;
     Ok(graph)
+}
+
+/// What the layers of a recipe keep of rows.
+fn cache(config: &ModelConfig, recipe: &Recipe) -> KvSpec {
+    let [kv_heads, head_dim] = recipe.other_heads.unwrap_or_default();
+    let others = OtherHeads { layers: recipe.caches(.., None, true), kv_heads, head_dim };
+    let convolve = |rule: &&LayerRule| matches!(rule.instead, Some(Instead::ShortConv { .. }));
+    KvSpec {
+        layers: recipe.caches(.., None, false) + others.layers,
+        kv_heads: config.kv_heads,
+        head_dim: config.head_dim,
+        others,
+        conv: ConvSpec {
+            layers: recipe.layers.iter().filter(convolve).count(),
+            channels: config.hidden_size,
+        },
+        delta: DeltaSpec {
+            layers: recipe.caches(.., Some(Instead::DeltaRule), false),
+            shape: recipe.delta.map_or(DeltaShape::default(), |(shape, _)| shape),
+        },
+    }
 }
 
 /// Refuses biases and norms that the graph does not compute: without them the model would be another.

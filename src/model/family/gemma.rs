@@ -41,9 +41,9 @@ pub(super) static GEMMA3: Family = Family {
 };
 
 /// Base of the rotation in layers with a window, where a file does not say.
-const LOCAL_BASE: f64 = 10_000.0;
+pub(super) const LOCAL_BASE: f64 = 10_000.0;
 /// One layer of so many has no window, where a file does not say.
-const PATTERN: usize = 6;
+pub(super) const PATTERN: usize = 6;
 
 fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
     accepted::common(fields, config)?;
@@ -76,7 +76,8 @@ fn common(source: &Source<'_>, largest: usize) -> Result<Recipe, ModelError> {
     })
 }
 
-fn cap(source: &Source<'_>, key: &str) -> Result<Option<f32>, ModelError> {
+/// A bound that a file may state.
+pub(super) fn cap(source: &Source<'_>, key: &str) -> Result<Option<f32>, ModelError> {
     let found = source.float(key, key)?.map(|cap| cap as f32);
     match found.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
         Some(cap) => Err(ModelError::invalid(format_args!("key `{key}`"), "a bound above 0", cap)),

@@ -6,9 +6,10 @@ use std::ops::Range;
 use super::{
     experts::ExpertWeights,
     frame::{Frame, biased, linear},
+    layer_inputs::LayerInputWeights,
     recipe::{
-        Attending, AttentionWeights, Beside, Biases, DeltaRuleWeights, HeadNorms, Instead, LayerWeights,
-        MlpWeights, Norms, Recipe, SubLayerWeights,
+        Attending, AttentionWeights, Beside, Biases, DeltaRuleWeights, HeadNorms, Instead, Keys,
+        LayerWeights, MlpWeights, Norms, Recipe, SubLayerWeights,
     },
     weights::{Naming, WeightList},
 };
@@ -30,7 +31,8 @@ impl LayerWeights {
         config: &ModelConfig,
         recipe: &Recipe,
     ) -> Result<Self, ModelError> {
-        let (d, f, e) = (config.hidden_size, config.feed_forward, config.head_dim);
+        let (d, f) = (config.hidden_size, recipe.layers[index].feed_forward);
+        let [_, e] = recipe.heads(config, index);
         let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
         let is_before = recipe.norms != Norms::After;
         let is_after = recipe.norms != Norms::Before;
@@ -89,6 +91,10 @@ impl LayerWeights {
             }
         };
         let after_mlp = gain(list, is_after, "post_ffw_norm", "post_feedforward_layernorm", d)?;
+        let input = match &recipe.layer_inputs {
+            Some(inputs) => Some(LayerInputWeights::find(list, naming, index, config, inputs)?),
+            None => None,
+        };
         Ok(Self {
             before_attention,
             sub_layer,
@@ -98,6 +104,7 @@ impl LayerWeights {
             before_mlp,
             mlp,
             after_mlp,
+            input,
         })
     }
 }
@@ -145,14 +152,16 @@ impl AttentionWeights {
         config: &ModelConfig,
         recipe: &Recipe,
     ) -> Result<Self, ModelError> {
-        let (d, e) = (config.hidden_size, config.head_dim);
-        let (queries, keys) = (config.heads * e, config.kv_heads * e);
+        let d = config.hidden_size;
+        let [kv_heads, e] = recipe.heads(config, index);
+        let (queries, keys) = (config.heads * e, kv_heads * e);
+        let rule = recipe.layers[index];
         let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
         let mut gate = Vec::new();
-        let (query, [key, value]) = if recipe.has_fused_tensors {
+        let (query, of_keys) = if recipe.has_fused_tensors {
             let name = name("attn_qkv", "self_attn.qkv_proj");
             let all = list.parts(name, &[queries + 2 * keys, d], &[queries, keys, keys])?;
-            (vec![all[0]], [all[1], all[2]])
+            (vec![all[0]], Some([all[1], all[2]]))
         } else {
             let of_queries = name("attn_q", "self_attn.q_proj");
             let query = if recipe.has_gates {
@@ -162,9 +171,13 @@ impl AttentionWeights {
             } else {
                 vec![list.find(of_queries, &[queries, d])?]
             };
-            let key = list.find(name("attn_k", "self_attn.k_proj"), &[keys, d])?;
-            let value = list.find(name("attn_v", "self_attn.v_proj"), &[keys, d])?;
-            (query, [key, value])
+            let mut find = |gguf, folder| list.find(name(gguf, folder), &[keys, d]);
+            let of_keys = match rule.keys {
+                Keys::Own => Some([find("attn_k", "self_attn.k_proj")?, find("attn_v", "self_attn.v_proj")?]),
+                Keys::OwnOfOneMatrix => Some([find("attn_k", "self_attn.k_proj")?; 2]),
+                Keys::Of(_) => None,
+            };
+            (query, of_keys)
         };
         let bias = |list: &mut WeightList<'_>, gguf, folder, len| {
             list.vector(naming.layer_bias(index, gguf, folder), len, "a bias")
@@ -182,13 +195,17 @@ impl AttentionWeights {
             HeadNorms::EachHead => Some([e, e]),
             HeadNorms::AllHeads => Some([queries, keys]),
         };
-        let head_norms = match of_heads {
-            Some([of_query, of_key]) => Some([
-                list.gain(name("attn_q_norm", "self_attn.q_norm"), of_query, recipe.gain_offset)?,
-                list.gain(name("attn_k_norm", "self_attn.k_norm"), of_key, recipe.gain_offset)?,
-            ]),
-            None => None,
-        };
+        let mut head_norms = [None; 3];
+        if let Some([of_query, of_key]) = of_heads {
+            let mut gain = |name, len| list.gain(name, len, recipe.gain_offset).map(Some);
+            head_norms[0] = gain(name("attn_q_norm", "self_attn.q_norm"), of_query)?;
+            if of_keys.is_some() {
+                head_norms[1] = gain(name("attn_k_norm", "self_attn.k_norm"), of_key)?;
+            }
+        }
+        if recipe.has_value_norms && of_keys.is_some() {
+            head_norms[2] = Some(list.ones(e));
+        }
         let sinks = match recipe.has_sinks {
             true => {
                 let name = naming.layer_vector(index, "attn_sinks.weight", "self_attn.sinks");
@@ -196,7 +213,7 @@ impl AttentionWeights {
             }
             false => None,
         };
-        Ok(Self { query, gate, key, value, biases, head_norms, sinks, beside: None })
+        Ok(Self { query, gate, keys: of_keys, biases, head_norms, sinks, beside: None })
     }
 }
 
@@ -237,7 +254,14 @@ pub(super) fn layer(
         MlpWeights::Experts { weights, routing } => weights.add(graph, *routing, recipe.function, n, mlp)?,
     };
     let out = frame.maybe_norm(graph, weights.after_mlp, out, mlp)?;
-    add(graph, recipe, x, out, mlp)
+    let mut x = add(graph, recipe, x, out, mlp)?;
+    if let Some(input) = &weights.input {
+        x = input.add(frame, graph, layer, recipe.function, x)?;
+    }
+    if let Some(factor) = recipe.layer_scales.get(layer).copied() {
+        x = graph.add(Op::Scale { factor }, &[x], None)?;
+    }
+    Ok(x)
 }
 
 /// Heads of a gated delta rule over the rows `n`, each normalised and gated.
@@ -274,22 +298,28 @@ fn attend(
     let Frame { config, positions, slots, tails, .. } = *frame;
     let Attending { rope, window } = frame.attending(recipe, layer);
     let group = Some(GroupId(u32::try_from(2 * layer).expect("layers are limited")));
-    let [q, k, v] = match &weights.beside {
+    let (q, keys) = match &weights.beside {
         None => products(graph, weights, n, group)?,
         Some(beside) => products_of_both(graph, weights, beside, n, group)?,
     };
-    let [of_query, of_key] = weights.head_norms.map_or([None; 2], |norms| norms.map(Some));
+    let [of_query, of_key, of_value] = weights.head_norms;
     let q = frame.maybe_norm(graph, of_query, q, group)?;
-    let k = frame.maybe_norm(graph, of_key, k, group)?;
     let turned = |graph: &mut Graph, value| match rope {
         Some(rope) => graph.add(Op::Rope(rope), &[value, positions], group),
         None => Ok(value),
     };
-    let q = turned(graph, q)?;
-    let k = turned(graph, k)?;
     let layer = recipe.cache_layer(layer);
-    let append = Op::AppendKv { layer, rope: None };
-    let appended = graph.add(append, &[k, v, slots, positions], group)?;
+    let (q, appended) = match keys {
+        Some([k, v]) => {
+            let k = frame.maybe_norm(graph, of_key, k, group)?;
+            let v = frame.maybe_norm(graph, of_value, v, group)?;
+            let q = turned(graph, q)?;
+            let k = turned(graph, k)?;
+            let append = Op::AppendKv { layer, rope: None };
+            (q, graph.add(append, &[k, v, slots, positions], group)?)
+        }
+        None => (turned(graph, q)?, appended_before(graph, layer)),
+    };
     let q = graph.add(Op::Scale { factor: recipe.score_scale }, &[q], group)?;
     let scoring = Scoring { scale: 1.0, softcap: recipe.score_softcap, window };
     let attention = Op::Attention { layer, heads: config.heads, scoring, rope: None, sinks: weights.sinks };
@@ -302,24 +332,34 @@ fn attend(
     Ok(graph.add(Op::Gate(Nonlinearity::Sigmoid), &[gate, out], group)?)
 }
 
+/// What an earlier layer has appended to a cache.
+fn appended_before(graph: &Graph, cache: usize) -> ValueId {
+    let appends =
+        |value: &ValueId| matches!(graph.node(*value).op, Op::AppendKv { layer, .. } if layer == cache);
+    graph.topological().into_iter().find(appends).expect("a layer attends to keys of an earlier one")
+}
+
+/// Queries of the rows `n`, and keys and values if the layer has its own.
+type Products = (ValueId, Option<[ValueId; 2]>);
+
 /// Queries, keys and values of the rows `n`.
 fn products(
     graph: &mut Graph,
     weights: &AttentionWeights,
     n: ValueId,
     group: Option<GroupId>,
-) -> Result<[ValueId; 3], ModelError> {
-    let AttentionWeights { query, key, value, biases, .. } = weights;
+) -> Result<Products, ModelError> {
+    let AttentionWeights { query, keys, biases, .. } = weights;
     let biases: [Option<WeightId>; 3] = biases.map_or([None; 3], |biases| biases.map(Some));
     let mut product = |weights: Vec<WeightId>, bias: Option<WeightId>| {
         let biases = bias.into_iter().collect();
         graph.add(Op::Linear { weights, biases, norm: None, residual: false }, &[n], group)
     };
-    Ok([
-        product(query.clone(), biases[0])?,
-        product(vec![*key], biases[1])?,
-        product(vec![*value], biases[2])?,
-    ])
+    let q = product(query.clone(), biases[0])?;
+    let Some([key, value]) = *keys else { return Ok((q, None)) };
+    let k = product(vec![key], biases[1])?;
+    let v = if value == key { k } else { product(vec![value], biases[2])? };
+    Ok((q, Some([k, v])))
 }
 
 /// Queries, keys and values of the rows `n` and others together: sums of two products, each of all three where their
@@ -330,8 +370,9 @@ fn products_of_both(
     beside: &Beside,
     n: ValueId,
     group: Option<GroupId>,
-) -> Result<[ValueId; 3], ModelError> {
-    let own = [weights.query[0], weights.key, weights.value];
+) -> Result<Products, ModelError> {
+    let [key, value] = weights.keys.expect("a layer with rows of two kinds has its own keys");
+    let own = [weights.query[0], key, value];
     let sum = |graph: &mut Graph, of: Range<usize>| -> Result<ValueId, ModelError> {
         let product = |weights: &[WeightId; 3], biases: Vec<WeightId>| Op::Linear {
             weights: weights[of.clone()].to_vec(),
@@ -346,7 +387,7 @@ fn products_of_both(
     };
     let format = |weight: &WeightId| graph.weight(*weight).format;
     if own.iter().chain(&beside.weights).any(|weight| format(weight) != format(&own[0])) {
-        return Ok([sum(graph, 0..1)?, sum(graph, 1..2)?, sum(graph, 2..3)?]);
+        return Ok((sum(graph, 0..1)?, Some([sum(graph, 1..2)?, sum(graph, 2..3)?])));
     }
     let all = sum(graph, 0..3)?;
     let mut start = 0;
@@ -356,7 +397,8 @@ fn products_of_both(
         *slice = graph.add(Op::Slice { start, len }, &[all], group)?;
         start += len;
     }
-    Ok(slices)
+    let [q, k, v] = slices;
+    Ok((q, Some([k, v])))
 }
 
 /// The residual stream `x` with what a sub-layer adds to it.

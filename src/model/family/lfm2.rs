@@ -109,7 +109,7 @@ const MULTIPLE: usize = 256;
 fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
     accepted::whole_heads_turn(fields, config)?;
     if fields.container() == Container::Gguf {
-        return Ok(());
+        return accepted::as_many_heads(fields, config);
     }
     only("conv_bias", fields.flag("conv_bias")?, false, "no biases")?;
     let base = fields.float("rope_parameters.rope_theta")?.or(fields.float("rope_theta")?);

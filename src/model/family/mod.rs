@@ -11,10 +11,12 @@ mod ernie4_5moe;
 mod experts;
 mod frame;
 mod gemma;
+mod gemma4;
 mod gpt_oss;
 mod granite;
 mod hidden_state;
 mod layer;
+mod layer_inputs;
 mod lfm2;
 mod llama;
 mod olmo2;
@@ -32,7 +34,7 @@ mod smollm3;
 mod throwaway;
 mod weights;
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 use ygg_kernels::RopePairing;
 
@@ -66,6 +68,7 @@ static FAMILIES: &[&Family] = &[
     &ernie4_5moe::ERNIE4_5_MOE,
     &qwen35::QWEN35,
     &qwen35moe::QWEN35MOE,
+    &gemma4::GEMMA4,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];
@@ -100,12 +103,36 @@ pub(super) struct Source<'a> {
     /// What else the configuration says, for what only one family reads.
     pub(super) fields: &'a dyn Fields,
     pub(super) tensors: &'a TensorTable,
+    /// The bytes of the model's files, for the few numbers that are a part of its graph.
+    pub(super) bytes: &'a [&'a [u8]],
+    /// Gets the names of tensors that became such numbers.
+    pub(super) read: &'a RefCell<Vec<String>>,
 }
 
 impl Source<'_> {
     /// The key of a value that the two containers call by these names; in GGUF files after the family's.
     fn key(&self, gguf: &str, folder: &str) -> String {
         self.config.family.key(self.fields.container(), gguf, folder)
+    }
+
+    /// The only element of a tensor, if there is such a tensor.
+    ///
+    /// # Errors
+    /// [`ModelError`] for another shape, and for what is no finite number.
+    fn scalar(&self, name: &str) -> Result<Option<f32>, ModelError> {
+        let Some(info) = self.tensors.get(name) else { return Ok(None) };
+        self.read.borrow_mut().push(name.to_owned());
+        let what = || format!("tensor `{name}`");
+        if info.shape != [1] || !info.format.is_dense() {
+            let found = format!("{:?} {:?}", info.format, info.shape);
+            return Err(ModelError::invalid(what(), "one number in F32, F16 or BF16", found));
+        }
+        let mut number = [0.0];
+        info.format.dequantise_row(&self.bytes[info.file][info.bytes.clone()], &mut number);
+        match number[0].is_finite() {
+            true => Ok(Some(number[0])),
+            false => Err(ModelError::invalid(what(), "a finite number", number[0])),
+        }
     }
 
     /// A number that the two containers call by these names.

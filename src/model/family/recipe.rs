@@ -1,12 +1,15 @@
 //! What makes the graph of one decoder family: how it differs from Llama's. Its default is Llama's.
 
+use std::slice::SliceIndex;
+
 use super::{
     Source,
     experts::{ExpertWeights, Experts},
+    layer_inputs::{LayerInputWeights, LayerInputs},
 };
 use crate::{
     ir::{RopeId, ValueId, WeightId},
-    model::{ModelConfig, ModelError, RopeConfig},
+    model::{ModelConfig, ModelError, RopeConfig, config::Fields},
 };
 use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Routing};
 
@@ -54,6 +57,23 @@ pub(super) struct LayerRule {
     pub(super) instead: Option<Instead>,
     /// Whether it has the recipe's experts, if there are some, in place of an MLP.
     pub(super) is_routed: bool,
+    /// Whether its heads have the recipe's other shape.
+    pub(super) has_other_heads: bool,
+    /// Which keys and values it attends to.
+    pub(super) keys: Keys,
+    /// Hidden size of its MLP.
+    pub(super) feed_forward: usize,
+}
+
+/// Which keys and values a layer attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Its own.
+    Own,
+    /// Its own, both from one matrix.
+    OwnOfOneMatrix,
+    /// Those of an earlier layer.
+    Of(usize),
 }
 
 /// What a layer has in place of attention.
@@ -72,6 +92,14 @@ pub(super) struct Recipe {
     pub(super) norms: Norms,
     /// What of queries and keys is normalised, before they turn.
     pub(super) head_norms: HeadNorms,
+    /// Whether every head of values is normalised, without a gain.
+    pub(super) has_value_norms: bool,
+    /// Key/value heads and head width of layers that have others than the configuration's.
+    pub(super) other_heads: Option<[usize; 2]>,
+    /// What every layer gets of a row's token in addition.
+    pub(super) layer_inputs: Option<LayerInputs>,
+    /// Factors on the residual stream after each layer; none if that stays as it is.
+    pub(super) layer_scales: Vec<f32>,
     /// Which products of attention have biases.
     pub(super) biases: Biases,
     /// Whether each query head has a score without a value.
@@ -115,9 +143,22 @@ pub(super) struct Recipe {
 impl Recipe {
     /// Llama's.
     pub(super) fn llama(config: &ModelConfig) -> Self {
+        let rule = LayerRule {
+            rope: Some(0),
+            window: None,
+            instead: None,
+            is_routed: true,
+            has_other_heads: false,
+            keys: Keys::Own,
+            feed_forward: config.feed_forward,
+        };
         Self {
             norms: Norms::Before,
             head_norms: HeadNorms::None,
+            has_value_norms: false,
+            other_heads: None,
+            layer_inputs: None,
+            layer_scales: Vec::new(),
             biases: Biases::None,
             has_sinks: false,
             has_fused_tensors: false,
@@ -133,24 +174,44 @@ impl Recipe {
             ropes: vec![config.rope.clone()],
             experts: None,
             delta: None,
-            layers: vec![
-                LayerRule { rope: Some(0), window: None, instead: None, is_routed: true };
-                config.layers
-            ],
+            layers: vec![rule; config.layers],
             names: &[],
             before_layers: None,
             others: Vec::new(),
         }
     }
 
-    /// The number of a layer among those that attend, or that have the same instead: that of its cache.
+    /// The number of the cache that a layer attends to, or has instead: its own is that of the layer among those that
+    /// have one of the kind. Those of heads of the other shape come last.
     pub(super) fn cache_layer(&self, layer: usize) -> usize {
-        Self::count(&self.layers[..layer], self.layers[layer].instead)
+        let LayerRule { keys, instead, has_other_heads, .. } = self.layers[layer];
+        match keys {
+            Keys::Of(owner) => self.cache_layer(owner),
+            Keys::Own | Keys::OwnOfOneMatrix => {
+                let usual = if has_other_heads { self.caches(.., instead, false) } else { 0 };
+                usual + self.caches(..layer, instead, has_other_heads)
+            }
+        }
     }
 
-    /// How many of the layers attend, or have this instead.
-    pub(super) fn count(layers: &[LayerRule], instead: Option<Instead>) -> usize {
-        layers.iter().filter(|rule| rule.instead == instead).count()
+    /// How many of these layers have a cache of their own, of keys and values or of what they have instead.
+    pub(super) fn caches(
+        &self,
+        layers: impl SliceIndex<[LayerRule], Output = [LayerRule]>,
+        instead: Option<Instead>,
+        has_other_heads: bool,
+    ) -> usize {
+        let has_own = |rule: &&LayerRule| {
+            (rule.instead, rule.has_other_heads) == (instead, has_other_heads)
+                && !matches!(rule.keys, Keys::Of(_))
+        };
+        self.layers[layers].iter().filter(has_own).count()
+    }
+
+    /// Key/value heads of a layer, and their width.
+    pub(super) fn heads(&self, config: &ModelConfig, layer: usize) -> [usize; 2] {
+        let own = self.other_heads.filter(|_| self.layers[layer].has_other_heads);
+        own.unwrap_or([config.kv_heads, config.head_dim])
     }
 
     /// The same with a window where the model has one: in the layers that `layer_types` or, where a file has none,
@@ -163,7 +224,7 @@ impl Recipe {
         source: &Source<'_>,
         is_windowed: impl Fn(usize) -> bool,
     ) -> Result<Self, ModelError> {
-        let kinds = layer_types(source)?;
+        let kinds = layer_types(source.fields, source.config.layers)?;
         let key = source.key("attention.sliding_window", "sliding_window");
         let window = source.fields.count(&key)?;
         for (number, layer) in self.layers.iter_mut().enumerate() {
@@ -194,8 +255,8 @@ impl Recipe {
 }
 
 /// What a folder's `layer_types` says of each layer, if it has them.
-fn layer_types(source: &Source<'_>) -> Result<Option<Vec<String>>, ModelError> {
-    let (kinds, layers) = (source.fields.texts("layer_types")?, source.config.layers);
+pub(super) fn layer_types(fields: &dyn Fields, layers: usize) -> Result<Option<Vec<String>>, ModelError> {
+    let kinds = fields.texts("layer_types")?;
     match kinds.as_ref().map(Vec::len).filter(|found| *found != layers) {
         Some(found) => {
             let expected = format!("one for each of {layers} layers");
@@ -215,7 +276,7 @@ pub(super) fn attending(source: &Source<'_>, instead: &str) -> Result<Option<Vec
             Err(ModelError::unsupported("key `layer_types`", format_args!("`{other}`"), known))
         }
     };
-    let kinds = layer_types(source)?;
+    let kinds = layer_types(source.fields, source.config.layers)?;
     kinds.map(|kinds| kinds.into_iter().map(attends).collect()).transpose()
 }
 
@@ -235,6 +296,7 @@ pub(super) struct LayerWeights {
     pub(super) before_mlp: Option<WeightId>,
     pub(super) mlp: MlpWeights,
     pub(super) after_mlp: Option<WeightId>,
+    pub(super) input: Option<LayerInputWeights>,
 }
 
 /// The weights of what each row goes through by itself.
@@ -270,12 +332,12 @@ pub(super) struct AttentionWeights {
     pub(super) query: Vec<WeightId>,
     /// For each head, the matrix of the gate of what comes out; none without gates.
     pub(super) gate: Vec<WeightId>,
-    pub(super) key: WeightId,
-    pub(super) value: WeightId,
+    /// Of keys and of values, perhaps one for both; none where a layer attends to those of another.
+    pub(super) keys: Option<[WeightId; 2]>,
     /// Of queries, keys and values.
     pub(super) biases: Option<[WeightId; 3]>,
-    /// Of queries and keys.
-    pub(super) head_norms: Option<[WeightId; 2]>,
+    /// Of queries, keys and values.
+    pub(super) head_norms: [Option<WeightId>; 3],
     /// Of query heads.
     pub(super) sinks: Option<WeightId>,
     /// Other rows whose products are added, if there are some.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    ir::{Elements, HeadTokens, WeightId, WeightSpec},
-    model::{Container, ModelError, TensorTable, draft_vocabulary::DraftVocabulary},
+    ir::{Elements, HeadTokens, Residence, WeightId, WeightSpec},
+    model::{Container, ModelError, TensorTable, draft_vocabulary::DraftVocabulary, lent::ONES},
 };
 use ygg_kernels::WeightFormat;
 
@@ -229,6 +229,25 @@ impl<'a> WeightList<'a> {
     pub(super) fn gain(&mut self, name: String, len: usize, offset: f32) -> Result<WeightId, ModelError> {
         let id = self.vector(name, len, "a norm gain")?;
         self.specs[id.0 as usize].offset = offset;
+        Ok(id)
+    }
+
+    /// A gain of ones, which no file has.
+    pub(super) fn ones(&mut self, len: usize) -> WeightId {
+        let spec = WeightSpec::new(ONES, 1, len, WeightFormat::F32);
+        match self.specs.iter().position(|found| *found == spec) {
+            Some(number) => WeightId(u32::try_from(number).expect("layers are limited")),
+            None => self.push(spec),
+        }
+    }
+
+    /// A matrix whose rows are read where the file has them.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(super) fn mapped(&mut self, name: String, shape: [usize; 2]) -> Result<WeightId, ModelError> {
+        let id = self.find(name, &shape)?;
+        self.specs[id.0 as usize].residence = Residence::Mapped;
         Ok(id)
     }
 

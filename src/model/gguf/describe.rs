@@ -15,7 +15,7 @@ use crate::{
     },
     storage::MappedFile,
 };
-use std::path::Path;
+use std::{cell::RefCell, path::Path};
 
 /// Opens the model that a GGUF file is, or is a part of: everything but the weights, and the files that hold them.
 pub(in crate::model) fn open(path: &Path, map: MappedFile) -> Result<(Parts, Vec<MappedFile>), ModelError> {
@@ -42,7 +42,9 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
     let file = joined(files);
     let vocabulary = vocabulary(&file)?;
     let config = config(&file, bytes, file_name, &vocabulary)?;
-    let graph = config.family.graph(&Source { config: &config, fields: &file, tensors: &file.tensors })?;
+    let read = RefCell::new(ROPE_TENSORS.map(str::to_owned).to_vec());
+    let source = Source { config: &config, fields: &file, tensors: &file.tensors, bytes, read: &read };
+    let graph = config.family.graph(&source)?;
     let mut stop_tokens: Vec<u32> = vocabulary.eos.into_iter().collect();
     if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", config.vocabulary)?
         && !stop_tokens.contains(&end_of_turn)
@@ -56,7 +58,7 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
         chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
         stop_tokens,
         identity,
-        read_tensors: ROPE_TENSORS.to_vec(),
+        read_tensors: read.into_inner(),
         tensors: file.tensors,
     })
 }

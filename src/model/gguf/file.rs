@@ -298,6 +298,13 @@ impl Fields for GgufFile {
         Ok(self.small_counts(key)?.map(|counts| counts.into_iter().map(|n| n as usize).collect()))
     }
 
+    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError> {
+        self.typed(key, "an array of bools", |value| match value {
+            Value::Array(Array::Bool(flags)) => Some(flags.clone()),
+            _ => None,
+        })
+    }
+
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError> {
         Ok(self.strings(key)?.map(<[String]>::to_vec))
     }

@@ -123,6 +123,12 @@ impl Fields for Object {
         })
     }
 
+    fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError> {
+        self.typed(key, "a list of true and false", |value| {
+            value.as_array()?.iter().map(Value::as_bool).collect()
+        })
+    }
+
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, ModelError> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         self.typed(key, "a list of strings", |value| value.as_array()?.iter().map(text).collect())
@@ -168,7 +174,7 @@ pub(super) fn config(json: &Object, name: &str) -> Result<ModelConfig, ModelErro
 }
 
 /// The `model_type` of models that see as well, whose language models are read.
-const SEEING: [&str; 1] = ["qwen3_5"];
+const SEEING: [&str; 2] = ["qwen3_5", "gemma4"];
 
 /// The `model_type` of a hidden-state drafter.
 const HIDDEN_STATE: &str = "hidden_state_drafter";

@@ -1,6 +1,6 @@
 //! Reads the files of a Hugging Face folder: configuration, tokenizer, chat template, graph.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, path::Path};
 
 use super::{
     block_json::{block_config, is_block},
@@ -57,7 +57,9 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
         }
     }
 
-    let source = Source { config: &config, fields: &json, tensors: &tensors };
+    let bytes: Vec<&[u8]> = folder.shards.iter().map(|(_, bytes)| *bytes).collect();
+    let read = RefCell::default();
+    let source = Source { config: &config, fields: &json, tensors: &tensors, bytes: &bytes, read: &read };
     let graph = config.family.graph(&source).map_err(|e| e.in_file(folder.path))?;
     let side_file = |bytes: &Option<Vec<u8>>, name: &str| {
         bytes.as_deref().map(Object::parse).transpose().map_err(in_file(name))
@@ -85,7 +87,7 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
         chat_template: template,
         stop_tokens,
         identity,
-        read_tensors: Vec::new(),
+        read_tensors: read.into_inner(),
         tensors,
         config,
     })

@@ -38,21 +38,30 @@ pub(super) fn rope(json: &Object, keys: &ConfigKeys) -> Result<RopeConfig, Model
         },
         "yarn" => yarn(json, &rule, keys)?,
         "longrope" => long(json, &rule, keys)?,
+        PROPORTIONAL => RopeScaling::Proportional {
+            share: rule.float(SHARE)?.unwrap_or(1.0),
+            factor: rule.float("factor")?.unwrap_or(1.0),
+        },
         other => {
             return Err(ModelError::unsupported(
                 format_args!("key `{}`", rule.path("rope_type")),
                 format_args!("`{other}`"),
-                "`default`, `linear`, `llama3`, `yarn`, `longrope`",
+                "`default`, `linear`, `llama3`, `yarn`, `longrope`, `proportional`",
             ));
         }
     };
     Ok(RopeConfig { base, scaling })
 }
 
+/// The rule under which pairs beyond a share of the head have no frequency, so that whole heads turn.
+const PROPORTIONAL: &str = "proportional";
+const SHARE: &str = "partial_rotary_factor";
+
 /// The share of a head that turns.
 pub(super) fn turned(json: &Object) -> Result<Turned, ModelError> {
-    let key = "partial_rotary_factor";
+    let key = SHARE;
     let found = match parameters(json)? {
+        Some(parameters) if parameters.text("rope_type")? == Some(PROPORTIONAL) => Some(1.0),
         Some(parameters) => parameters.float(key)?,
         None => None,
     };

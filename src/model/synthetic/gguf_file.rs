@@ -29,7 +29,9 @@ impl SyntheticSpec {
         let factors = match self.rope.scaling {
             RopeScaling::Llama3 { .. } | RopeScaling::PerPair(_) => self.rope.divisors(self.head_dim),
             RopeScaling::None | RopeScaling::Linear { .. } => Vec::new(),
-            RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } => unreachable!("`config` refuses them"),
+            RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } | RopeScaling::Proportional { .. } => {
+                unreachable!("`config` refuses them")
+            }
         };
         let new = |tensor: &Tensor| NewTensor {
             name: tensor.gguf_name.clone(),

@@ -77,7 +77,10 @@ impl SyntheticSpec {
                 "high_freq_factor": high_freq_factor,
                 "original_max_position_embeddings": original_context,
             }),
-            RopeScaling::PerPair(_) | RopeScaling::Yarn { .. } | RopeScaling::LongShort { .. } => {
+            RopeScaling::PerPair(_)
+            | RopeScaling::Proportional { .. }
+            | RopeScaling::Yarn { .. }
+            | RopeScaling::LongShort { .. } => {
                 return Err(ModelError::unsupported(
                     "key `rope.scaling`",
                     "another rule in config.json",

@@ -79,6 +79,28 @@ fn ids_are_those_of_hugging_face_from_both_containers() {
     }
 }
 
+/// Files of Gemma 4 have the merges that those of Gemma 3 leave to scores.
+#[test]
+fn pieces_with_merges_are_those_of_hugging_face() {
+    let corpus: Vec<String> = serde_json::from_value(json("tokenizers/corpus.json")).unwrap();
+    let file = json("tokenizers/gemma.json");
+    let merges = file["tokenizer"]["model"]["merges"].as_array().unwrap();
+    let joined = |merge: &Value| {
+        let parts: Vec<String> = serde_json::from_value(merge.clone()).unwrap();
+        parts.join(" ")
+    };
+    let of_scores = vocabulary(&file["gguf"]);
+    let (model, merges) = ("gemma4".to_owned(), merges.iter().map(joined).collect());
+    let of_merges = Vocabulary { model, merges, scores: Vec::new(), add_space_prefix: None, ..of_scores };
+    let tokenizer = Tokenizer::from_vocabulary(of_merges.clone()).unwrap();
+    check(&tokenizer, &corpus, file["ids"].as_array().unwrap(), "gemma4, GGUF");
+    let written = serde_json::to_vec(&of_merges.to_json().unwrap()).unwrap();
+    let from_written = Tokenizer::from_json(&written, &TokenizerConfig::default()).unwrap();
+    assert_eq!(tokenizer.first_difference(&from_written), None);
+    let broken = Vocabulary { merges: vec!["a".to_owned()], ..of_merges };
+    assert!(Tokenizer::from_vocabulary(broken).unwrap_err().to_string().contains("merge"));
+}
+
 /// The family of no GGUF files: its flags are in tokenizer.json alone.
 const JSON_ALONE: &str = "all-flags";
 

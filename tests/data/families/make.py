@@ -54,6 +54,15 @@ def gpt_oss(mxfp4):
                                     original_max_position_embeddings=32))
 
 
+def gemma4(**config):
+    return family("Gemma4ForCausalLM", "gemma4_text", "gemma4", tie_word_embeddings=True, hidden_act=DROP, rope_theta=DROP,
+                  hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, vocab_size=97, attention_bias=False,
+                  final_logit_softcapping=8.0, logit_std=2.5, final_gain=6.0, enable_moe_block=False,
+                  vocab_size_per_layer_input=97, use_bidirectional_attention=None, rope_parameters=dict(
+                      full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0),
+                      sliding_attention=dict(rope_type="default", rope_theta=10000.0)), **config)
+
+
 # In the style of published config.json files; lfm2 and olmo2 in the newer one, with `rope_parameters`.
 FAMILIES = {
     "qwen2": family("Qwen2ForCausalLM", "qwen2", "qwen2", tie_word_embeddings=True, vocab_size=151, rms_norm_eps=1e-6,
@@ -140,6 +149,19 @@ FAMILIES = {
                           final_gain=4.0, rope_parameters=dict(
                               rope_type="default", rope_theta=5000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1],
                               mrope_interleaved=True)),
+    # Embeddings for every layer, and the last layers attend to keys and values of others, in MLPs of twice the size.
+    "gemma4": gemma4(hidden_size=40, intermediate_size=56, num_hidden_layers=7, num_attention_heads=4,
+                     num_key_value_heads=1, head_dim=12, global_head_dim=24, num_global_key_value_heads=None,
+                     sliding_window=17, layer_types=["sliding_attention", "full_attention", "sliding_attention"] * 2
+                     + ["full_attention"], attention_k_eq_v=False, num_kv_shared_layers=3, use_double_wide_mlp=True,
+                     hidden_size_per_layer_input=12),
+    # Without both; other key/value heads in layers without a window, whose keys are the values as well.
+    "gemma4_one_matrix": gemma4(hidden_size=48, intermediate_size=72, num_hidden_layers=4, num_attention_heads=6,
+                                num_key_value_heads=3, head_dim=16, global_head_dim=40, num_global_key_value_heads=2,
+                                sliding_window=19, layer_types=["sliding_attention", "sliding_attention",
+                                                                "sliding_attention", "full_attention"],
+                                attention_k_eq_v=True, num_kv_shared_layers=0, use_double_wide_mlp=False,
+                                hidden_size_per_layer_input=0),
     "qwen35moe": family("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "qwen35moe", fused=True, num_hidden_layers=2,
                         hidden_size=48, intermediate_size=DROP, head_dim=16, num_key_value_heads=1,
                         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=20,
@@ -156,7 +178,7 @@ EXPERT_PARTS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 
 
 def stores_gains_less_one(spec):
-    return spec["arch"].startswith(("gemma", "qwen35"))
+    return spec["arch"] in ("gemma2", "gemma3", "qwen35", "qwen35moe")
 
 
 def exact(values):
@@ -190,6 +212,10 @@ def fill(model, spec, seed):
         noise = torch.randn(parameter.shape, generator=generator)
         if "norm" in name:
             mean = 1.5 if any(f".{x}_norm." in name or f".{x}_layernorm." in name for x in "qk") else 1.0
+            # Gemma 4 does not scale scores by the size of heads.
+            mean = 0.5 if spec["arch"] == "gemma4" and mean > 1 else mean
+            # Few gated elements, normalised, would make much of little.
+            mean = 0.3 if "post_per_layer_input_norm" in name else mean
             mean = spec["final_gain"] if name == "model.norm.weight" else mean
             values = mean - float(gains_are_offsets and "linear_attn" not in name) + 0.25 * noise
         elif name.endswith("A_log"):
@@ -211,6 +237,8 @@ def fill(model, spec, seed):
             values = in_mxfp4(values)[0].transpose(1, 2)
         elif name == "lm_head.weight":
             values = head_std * noise
+        elif "embed_tokens_per_layer" in name:
+            values = noise / math.sqrt(config.hidden_size_per_layer_input)
         elif "embed_tokens" in name:
             values = (head_std if tied else 0.5) * noise
         elif "conv.conv" in name or "conv1d" in name:
@@ -223,6 +251,8 @@ def fill(model, spec, seed):
     for name, buffer in sorted(model.named_buffers()):
         if name.endswith("expert_bias"):
             buffer.copy_(exact(0.1 * torch.randn(buffer.shape, generator=generator)))
+        elif name.endswith("layer_scalar"):
+            buffer.copy_(exact(0.8 + 0.2 * torch.randn(buffer.shape, generator=generator)))
 
 
 def make_text(length, vocab, seed):
@@ -262,6 +292,7 @@ def interleave(rows, heads):
 def write_metadata(writer, c, spec):
     """Hyperparameters under the keys that llama.cpp's converter writes for this architecture."""
     rope = c.get("rope_parameters") or {}
+    rope = rope.get("full_attention", rope)
     scaling = c.get("rope_scaling") or {}
     heads, arch = c["num_attention_heads"], spec["arch"]
     head_dim = c["hidden_size"] // heads
@@ -275,7 +306,7 @@ def write_metadata(writer, c, spec):
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("no_vocab")
     if "head_dim" in c:
-        head_dim = c["head_dim"]
+        head_dim = c.get("global_head_dim", c["head_dim"])
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if arch in ("llama", "granite", "granitemoe", "smollm3"):
@@ -315,6 +346,8 @@ def write_metadata(writer, c, spec):
         writer.add_head_count_kv([c["num_key_value_heads"] if x else 0 for x in attention])
         writer.add_shortconv_l_cache(c["conv_L_cache"])
         writer.add_feed_forward_length(lfm2_feed_forward(c))
+    elif arch == "gemma4":
+        write_gemma4(writer, c)
     else:
         writer.add_head_count_kv(c["num_key_value_heads"])
         if "intermediate_size" in c:
@@ -347,6 +380,25 @@ def write_metadata(writer, c, spec):
         writer.add_sliding_window(c["sliding_window"])
 
 
+def write_gemma4(writer, c):
+    windowed = [t == "sliding_attention" for t in c["layer_types"]]
+    layers, shared, size = c["num_hidden_layers"], c["num_kv_shared_layers"], c["intermediate_size"]
+    of_whole = c["num_global_key_value_heads"]
+    heads = c["num_key_value_heads"]
+    writer.add_head_count_kv([heads if x else of_whole for x in windowed] if of_whole else heads)
+    doubled = [size * (1 + (i >= layers - shared)) for i in range(layers)]
+    writer.add_feed_forward_length(doubled if c["use_double_wide_mlp"] else size)
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(c["hidden_size_per_layer_input"])
+    writer.add_sliding_window_pattern(windowed)
+    writer.add_key_length_swa(c["head_dim"])
+    writer.add_value_length_swa(c["head_dim"])
+    writer.add_rope_dimension_count(c["global_head_dim"])
+    writer.add_rope_dimension_count_swa(c["head_dim"])
+    writer.add_rope_freq_base_swa(c["rope_parameters"]["sliding_attention"]["rope_theta"])
+    writer.add_final_logit_softcapping(c["final_logit_softcapping"])
+
+
 def lfm2_feed_forward(c):
     if "block_ff_dim" not in c:
         return c["intermediate_size"]
@@ -359,6 +411,11 @@ def rope_factors(c):
     """The tensors of divisors of rotary frequencies, by GGUF name."""
     scaling = c.get("rope_scaling") or {}
     kind = scaling.get("rope_type", scaling.get("type"))
+    whole = (c.get("rope_parameters") or {}).get("full_attention", {})
+    if whole.get("rope_type") == "proportional":
+        pairs = c["global_head_dim"] // 2
+        turned = int(pairs * whole["partial_rotary_factor"])
+        return {"rope_freqs.weight": np.array([1.0] * turned + [1e30] * (pairs - turned), np.float32)}
     if kind == "longrope":
         return {f"rope_factors_{x}.weight": np.array(scaling[f"{x}_factor"], np.float32) for x in ("long", "short")}
     if kind != "llama3":
@@ -400,7 +457,7 @@ def with_experts_together(weights):
             kind = name.split("down_proj")[1]
             together[f"{name.removesuffix(kind)}.{kind[1:] or 'weight'}"] = (
                 tensor if kind else tensor.transpose(1, 2).contiguous())
-        elif name.endswith("sinks"):
+        elif name.endswith(("sinks", "layer_scalar")):
             together[f"{name}.weight"] = tensor
         else:
             together[name] = tensor
