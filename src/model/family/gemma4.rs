@@ -6,6 +6,7 @@ use super::{
     frame::decoder,
     gemma::{LOCAL_BASE, PATTERN, cap},
     layer_inputs::LayerInputs,
+    qwen35::LANGUAGE_LAYERS,
     recipe::{HeadNorms, Keys, Norms, Recipe, layer_types},
 };
 use crate::{
@@ -40,9 +41,6 @@ const LANGUAGE_NAMES: &[(&str, &str)] = &[
     ("model.per_layer_projection_norm", "model.language_model.per_layer_projection_norm"),
     ("model.norm", "model.language_model.norm"),
 ];
-
-/// What stands before the index of a layer of their language models.
-const LANGUAGE_LAYERS: &str = "model.language_model.layers.";
 
 /// What belongs to other graphs of a folder: what sees and what hears.
 const OTHERS: [&str; 4] =

@@ -40,8 +40,8 @@ const LANGUAGE_NAMES: &[(&str, &str)] = &[
     ("model.norm", "model.language_model.norm"),
 ];
 
-/// What stands before the index of a layer of their language models.
-const LANGUAGE_LAYERS: &str = "model.language_model.layers.";
+/// What stands before the index of a layer of language models in such folders.
+pub(super) const LANGUAGE_LAYERS: &str = "model.language_model.layers.";
 
 /// What belongs to other graphs of a folder: layers that predict further tokens, and what sees.
 const OTHERS: [&str; 3] = ["mtp.", "model.visual.", "visual."];
