@@ -226,7 +226,7 @@ mod tests {
         for (bad, expected) in [
             (OpenOptions { model: ptr::null(), ..given() }, "model is NULL"),
             (OpenOptions { device: name(c"tpu"), ..given() }, "cpu or cuda"),
-            (OpenOptions { isa: name(c"reference"), ..given() }, "portable, avx2"),
+            (OpenOptions { isa: name(c"reference"), ..given() }, "portable, neon"),
             (OpenOptions { isa: name(c"sse2"), ..given() }, "`sse2`"),
             (OpenOptions { isa: name(c"avx2"), device: name(c"cuda"), ..given() }, "leave it NULL"),
             (OpenOptions { activations: name(c"int4"), ..given() }, "native or int8"),
