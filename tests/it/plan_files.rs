@@ -25,7 +25,7 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("new.plan");
     let said = success(&search(&["-m", model().to_str().expect("UTF-8")], &file));
-    for part in ["chosen ", "expected ", "lost ", "lookup", "layer_skip", "rests on ", "measured ", "for "] {
+    for part in ["chosen ", "expected ", "lost ", "rests on ", "measured ", "for "] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let [made, before] = [&file, before].map(|file| plan::read(file).expect("a plan"));
@@ -45,7 +45,8 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
     let shown = success(&yggc().args(["plan", "show"]).arg(&file).output().expect("yggc starts"));
     let is_dated = |line: &&str| !line.starts_with("measured ");
     assert!(shown.lines().filter(is_dated).eq(said.lines().filter(is_dated)), "{shown}");
-    assert!(shown.contains(" ago, ") && shown.lines().count() <= 24, "{shown}");
+    // A page, however many lines the sub-plan takes that times chose for each of the three temperatures.
+    assert!(shown.contains(" ago, ") && shown.lines().count() <= 30, "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
     let explained = success(&yggc().args(["plan", "explain"]).arg(&file).output().expect("yggc starts"));
     for part in ["stages of the chosen step", "best of ", "made for and by", "widths       verify 1 "] {
@@ -77,6 +78,8 @@ fn a_profile_becomes_a_plan_that_can_be_shown() {
         "substitute4",
     ];
     assert_eq!(names, in_order_of_the_registry);
+    // Which of them are fastest here, times decide.
+    assert!(names[1..].iter().any(|name| said.contains(name)), "{said}");
 }
 
 #[test]

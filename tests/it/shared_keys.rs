@@ -12,12 +12,12 @@ use yggc::{
     compile::compile,
     ir::{Binding, DeviceSpec, GroupId, Residence, WeightId, verify::lending},
     model::in_eight_bits,
-    runtime::{ExecutableSet, SetOptions, SkipSet},
+    runtime::{ExecutableSet, SkipSet},
 };
 
 use crate::{
     families, lossless,
-    tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, is_cuda, loading, session},
+    tiny_model::{Dice, MODEL_CONTEXT, TinyModel, assert_for_processors, best_tier, bits, is_cuda, session},
 };
 
 /// What a device says of them.
@@ -108,25 +108,7 @@ fn embeddings_of_layers_are_not_in_memory() {
     }
 }
 
-/// A processor runs it.
 #[test]
 fn a_gpu_refuses_heads_of_two_sizes_by_name() {
-    let model = sharing();
-    let Class { tier, activations } = Class::native(best_tier());
-    let options = SetOptions {
-        tier,
-        kv_format: KvFormat::F16,
-        activations,
-        widths: vec![1],
-        model_context: MODEL_CONTEXT,
-        threads: 1,
-        resident: None,
-    };
-    let loaded = ExecutableSet::load(&model.model.graph, &loading(&model.model), &options);
-    if !is_cuda() {
-        loaded.expect("a processor runs it");
-        return;
-    }
-    let said = loaded.expect_err("refused").to_string();
-    assert!(said.contains("sizes of heads") && said.contains("use the processor"), "{said}");
+    assert_for_processors(sharing(), "sizes of heads");
 }

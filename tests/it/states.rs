@@ -6,12 +6,15 @@ use std::sync::{Arc, OnceLock};
 use ygg_kernels::{KvFormat, Tier};
 use yggc::{
     ir::Choice,
-    runtime::{ExecutableSet, Session, SetOptions, SkipSet},
+    runtime::{ExecutableSet, Session, SkipSet},
 };
 
 use crate::{
     families,
-    tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, is_cuda, loading, session},
+    tiny_model::{
+        Class, Dice, MODEL_CONTEXT, TinyModel, assert_for_processors, best_tier, bits, cases, is_cuda,
+        session,
+    },
 };
 
 /// What a device says of them.
@@ -133,25 +136,7 @@ fn what_a_session_cannot_return_to_is_not_promised() {
     assert_eq!(bits(session.prefill(&text).expect("it fits")), alone(set, &text));
 }
 
-/// A processor runs it.
 #[test]
 fn a_gpu_refuses_states_of_rows_by_name() {
-    let model = following();
-    let Class { tier, activations } = Class::native(best_tier());
-    let options = SetOptions {
-        tier,
-        kv_format: KvFormat::F16,
-        activations,
-        widths: vec![1],
-        model_context: MODEL_CONTEXT,
-        threads: 1,
-        resident: None,
-    };
-    let loaded = ExecutableSet::load(&model.model.graph, &loading(&model.model), &options);
-    if !is_cuda() {
-        loaded.expect("a processor runs it");
-        return;
-    }
-    let said = loaded.expect_err("refused").to_string();
-    assert!(said.contains("rows have a state") && said.contains("use the processor"), "{said}");
+    assert_for_processors(following(), "rows have a state");
 }

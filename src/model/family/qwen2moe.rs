@@ -35,12 +35,17 @@ pub(super) static QWEN2MOE: Family = Family {
     graph,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+/// The MLP that all rows share, with its gate.
+pub(super) fn shared(source: &Source<'_>) -> Result<Shared, ModelError> {
     let size = "shared_expert_intermediate_size";
     let key = source.key("expert_shared_feed_forward_length", size);
     let feed_forward = required(Shared::size(source, size)?, &key, "the hidden size of the shared MLP")?;
     let stored = SharedStored::Each { before: "mlp.shared_expert" };
-    let shared = Shared { feed_forward, stored, gate: Some("mlp.shared_expert_gate") };
+    Ok(Shared { feed_forward, stored, gate: Some("mlp.shared_expert_gate") })
+}
+
+fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+    let shared = shared(source)?;
     // GGUF files do not say it: no published model divides by the sum.
     let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", Some(shared))?.normalised_by(
         source,

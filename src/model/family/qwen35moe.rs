@@ -3,15 +3,13 @@
 
 use super::{
     Family, Source, accepted,
-    experts::{Experts, Shared, SharedStored, Stored},
+    experts::{Experts, Stored},
     frame::decoder,
+    qwen2moe::shared,
     qwen35,
     recipe::Recipe,
 };
-use crate::{
-    ir::Graph,
-    model::{ModelError, config::required},
-};
+use crate::{ir::Graph, model::ModelError};
 use ygg_kernels::RopePairing;
 
 /// Qwen 3.5 with experts.
@@ -38,16 +36,11 @@ pub(super) static QWEN35MOE: Family = Family {
 const FUSED_INPUT: &str = "mlp.experts.gate_up_proj";
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let size = "shared_expert_intermediate_size";
-    let key = source.key("expert_shared_feed_forward_length", size);
-    let feed_forward = required(Shared::size(source, size)?, &key, "the hidden size of the shared MLP")?;
-    let stored = SharedStored::Each { before: "mlp.shared_expert" };
-    let shared = Shared { feed_forward, stored, gate: Some("mlp.shared_expert_gate") };
     // Folders as published have the former; those that transformers writes have a tensor for each expert.
     let stored = match source.tensors.keys().any(|name| name.ends_with(FUSED_INPUT)) {
         true => Stored::Fused { input: FUSED_INPUT, output: "mlp.experts.down_proj" },
         false => Stored::BY_NAME,
     };
-    let experts = Experts::required(source, stored, "mlp.gate", Some(shared))?;
+    let experts = Experts::required(source, stored, "mlp.gate", Some(shared(source)?))?;
     decoder(source, &Recipe { experts: Some(experts), ..qwen35::recipe(source)? })
 }
