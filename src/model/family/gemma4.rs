@@ -304,9 +304,9 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
         rule.has_other_heads = is_local[layer] && other_heads.is_some();
         rule.feed_forward = feed_forward[layer];
         rule.keys = if layer >= first_shared {
-            let owner = (0..first_shared).rev().find(|earlier| is_local[*earlier] == is_local[layer]);
+            let lender = (0..first_shared).rev().find(|earlier| is_local[*earlier] == is_local[layer]);
             let expected = format!("a layer of its kind among the first {first_shared}");
-            Keys::Of(owner.ok_or_else(|| {
+            Keys::Of(lender.ok_or_else(|| {
                 ModelError::invalid(
                     format_args!("layer {layer}, which attends to keys of another"),
                     expected,

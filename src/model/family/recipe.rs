@@ -186,7 +186,7 @@ impl Recipe {
     pub(super) fn cache_layer(&self, layer: usize) -> usize {
         let LayerRule { keys, instead, has_other_heads, .. } = self.layers[layer];
         match keys {
-            Keys::Of(owner) => self.cache_layer(owner),
+            Keys::Of(lender) => self.cache_layer(lender),
             Keys::Own | Keys::OwnOfOneMatrix => {
                 let usual = if has_other_heads { self.caches(.., instead, false) } else { 0 };
                 usual + self.caches(..layer, instead, has_other_heads)
