@@ -5,6 +5,7 @@ pub(in crate::planner) mod calibration;
 pub(in crate::planner) mod depth_replay;
 pub(in crate::planner) mod free_replay;
 pub(in crate::planner) mod grown_trees;
+pub(in crate::planner) mod head_coverage;
 pub(in crate::planner) mod live_replay;
 pub(in crate::planner) mod merged_replay;
 pub(in crate::planner) mod recorded;

@@ -84,6 +84,7 @@ impl Search<'_> {
         };
         let (schedules, asked_for) = (vec![*schedule], best.asked_for);
         let draft_temperature = Some(*draft_temperature);
+        let known_share = self.known_share(name, drafter);
         let origin = Origin {
             name,
             kind: drafter,
@@ -91,6 +92,7 @@ impl Search<'_> {
             schedules,
             draft_temperature,
             context,
+            known_share,
             place: 0,
             asked_for,
         };

@@ -148,8 +148,19 @@ impl Search<'_> {
         let is_open = |schedule: &Schedule| schedule.suits(&kind) && limits.admits_schedule(*schedule);
         let schedules = Schedule::ALL.into_iter().filter(is_open).collect();
         let (draft_temperature, context) = (None, self.context);
-        let origin =
-            Origin { name, kind: &kind, limits, schedules, draft_temperature, context, place, asked_for };
+        let known_share = self.known_share(name, &kind);
+        let kind = &kind;
+        let origin = Origin {
+            name,
+            kind,
+            limits,
+            schedules,
+            draft_temperature,
+            context,
+            known_share,
+            place,
+            asked_for,
+        };
         self.shapes(&origin, free_drafter)
     }
 

@@ -152,12 +152,23 @@ impl Search<'_> {
         };
         let (schedules, asked_for) = (vec![Schedule::Plain], false);
         let Origin { draft_temperature, context, place, .. } = *origin;
-        let alone =
-            Origin { name, kind, limits: &limits, schedules, draft_temperature, context, place, asked_for };
+        let known_share = self.known_share(name, kind);
+        let limits = &limits;
+        let alone = Origin {
+            name,
+            kind,
+            limits,
+            schedules,
+            draft_temperature,
+            context,
+            known_share,
+            place,
+            asked_for,
+        };
         let mut found = Found::default();
         self.tree_drafter(&alone, &mut found)?;
         found.points.sort_by(best_first);
-        Ok(best_of(&found.points, place, &limits).map(|point| point.sub_plan.clone()))
+        Ok(best_of(&found.points, place, limits).map(|point| point.sub_plan.clone()))
     }
 }
 

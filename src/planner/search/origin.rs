@@ -4,14 +4,17 @@ use std::borrow::Cow;
 use ygg_profiler::{DepthPredictor, DrafterName, LatencyTable, Profile, Stage, TokenTrace, Trace};
 
 use crate::plan::{
-    Acceptance, Calibration, ContextRange, DepthChoice, DrafterKind, GrowthChoice, GuardLimits, RowChoice,
-    RowRule, Schedule, Shape, SubPlan, Unseen,
+    Acceptance, Calibration, ContextRange, DepthChoice, DrafterKind, GrowthChoice, GuardLimits, Prediction,
+    RowChoice, RowRule, Schedule, Shape, SubPlan, Unseen,
 };
 use crate::planner::{
     AcceptedLengths, Fix, JudgedNode,
     judge::point::Point,
     price::{pricing::Pricing, stages::Tail, tally::Priced},
-    replay::trimming::trimmed,
+    replay::{
+        head_coverage::{HeadCoverage, tokens_kept},
+        trimming::trimmed,
+    },
 };
 
 /// What was recorded at one temperature.
@@ -21,6 +24,9 @@ pub(in crate::planner) struct Recorded<'a> {
     /// it.
     pub(in crate::planner) traces: Vec<Cow<'a, Trace>>,
     pub(in crate::planner) requests: Vec<TokenTrace>,
+    /// Of every drafter with a trimmed head and recorded steps: the share of tokens that it knows in all answers,
+    /// relative to that at the recorded places.
+    known_shares: Vec<(DrafterName, f64)>,
     /// What was trained on it.
     pub(in crate::planner) trained: &'a [DepthPredictor],
 }
@@ -33,18 +39,24 @@ impl<'a> Recorded<'a> {
     pub(in crate::planner) fn warm(profile: &'a Profile, temperature: f32) -> Self {
         let requests = profile.token_traces.iter().filter(|request| request.temperature == temperature);
         let recorded = || profile.traces.iter().filter(|trace| trace.temperature == temperature);
+        let requests: Vec<TokenTrace> = requests.cloned().collect();
         let mut traces: Vec<Cow<'a, Trace>> = recorded().map(Cow::Borrowed).collect();
+        let mut known_shares = Vec::new();
         for (name, kind) in described(profile) {
             let Some(tokens) = kind.facts().head_tokens else { continue };
+            let coverage = HeadCoverage::new(tokens, &profile.token_traces);
             let is_whole = |of: &DrafterKind| of.trimmed_to(tokens.to_vec()).as_ref() == Some(&kind);
             let whole = described(profile).find(|(_, of)| is_whole(of));
-            let (Some((whole, _)), false) = (whole, recorded().any(|trace| trace.drafter == *name)) else {
-                continue;
-            };
-            let of_whole = recorded().filter(|trace| trace.drafter == *whole);
-            traces.extend(of_whole.map(|trace| Cow::Owned(trimmed(trace, name, tokens))));
+            if let (Some((whole, _)), false) = (whole, recorded().any(|trace| trace.drafter == *name)) {
+                let of_whole = recorded().filter(|trace| trace.drafter == *whole);
+                let trimmed = |trace| Cow::Owned(trimmed(trace, name, &coverage, &requests));
+                traces.extend(of_whole.map(trimmed));
+            }
+            if let Some(trace) = traces.iter().find(|trace| trace.drafter == *name) {
+                known_shares.push((name.clone(), coverage.relative_share(&requests, trace)));
+            }
         }
-        Self { temperature, traces, requests: requests.cloned().collect(), trained: &[] }
+        Self { temperature, traces, requests, known_shares, trained: &[] }
     }
 }
 
@@ -64,6 +76,8 @@ pub(in crate::planner) struct Origin<'a> {
     pub(in crate::planner) draft_temperature: Option<f32>,
     /// Committed tokens at which its steps are priced.
     pub(in crate::planner) context: u32,
+    /// The share of tokens that its head knows, relative to that at the recorded places.
+    pub(in crate::planner) known_share: f64,
     pub(in crate::planner) place: usize,
     pub(in crate::planner) asked_for: bool,
 }
@@ -95,7 +109,14 @@ impl Origin<'_> {
             lengths,
             by_rank,
         } = evidence;
-        let Priced { predicted, by_prompt } = priced;
+        let Priced { predicted, mut by_prompt } = priced;
+        let kept = tokens_kept(&lengths.by_depth(), self.known_share);
+        by_prompt.iter_mut().for_each(|prompt| prompt.tokens *= kept);
+        // Recorded answers end within a step, which then emits less than its lengths say; every step emits a token.
+        let aal = (predicted.aal * kept).max(1.0);
+        let predicted = Prediction::new(aal, predicted.stages, predicted.ar_tpot_us);
+        let by_depth = lengths.by_depth().into_iter().zip(1..);
+        let by_depth = by_depth.map(|(share, depth)| share * self.known_share.powi(depth)).collect();
         // Until the drafter's best is found and judged by other prompts than chose it.
         let unseen = Unseen::PLAIN;
         let range = ContextRange {
@@ -108,7 +129,7 @@ impl Origin<'_> {
             predicted,
             unseen,
         };
-        let acceptance = Acceptance { steps: lengths.steps(), by_depth: lengths.by_depth(), by_rank };
+        let acceptance = Acceptance { steps: lengths.steps(), by_depth, by_rank };
         Point {
             place: self.place,
             asked_for: self.asked_for,
@@ -182,6 +203,15 @@ impl Search<'_> {
         let starts_as = kinds().find(|(other, _)| *other == name).and_then(|(_, kind)| kind.starts_as());
         let twin = starts_as.and_then(|starts_as| kinds().find(|(_, kind)| *kind == starts_as));
         twin.map_or(Vec::new(), |(twin, _)| of(twin))
+    }
+
+    /// The share of tokens that the head of a drafter, or of the model of a mixture, knows in all answers, relative to
+    /// that at the recorded places; 1 of a whole head. What a mixture copies needs no head, so of one it is a bound.
+    pub(in crate::planner) fn known_share(&self, name: &DrafterName, kind: &DrafterKind) -> f64 {
+        let model = kind.mixed_model().and_then(|model| self.name_of(&model.kind()));
+        let name = model.unwrap_or(name);
+        let known = self.recorded.known_shares.iter().find(|(known, _)| known == name);
+        known.map_or(1.0, |(_, share)| *share)
     }
 
     /// The name of the drafter of these settings in the profile, if it has one.
