@@ -308,6 +308,12 @@ impl KvCache {
         (0..cache.spec.conv.layers).map(move |layer| unsafe { cache.conv(layer) })
     }
 
+    /// Bytes of the state of a layer; 1 without such layers, since nothing is cut into pieces of no bytes.
+    fn layer_state_bytes(&self) -> usize {
+        let DeltaSpec { layers, shape } = self.spec.delta;
+        if layers == 0 { 1 } else { DeltaLayer::moved_bytes(shape) }
+    }
+
     fn conv_bytes_moved(conv: ConvSpec, slots: usize) -> usize {
         conv.layers * ConvLayer::bytes(slots.min(ConvLayer::READ_SLOTS), conv.channels)
     }
@@ -381,6 +387,31 @@ impl SlotMoves for KvCache {
         for layer in self.deltas() {
             // SAFETY: the cache is ours alone.
             unsafe { layer.assume(len) };
+        }
+    }
+
+    fn state_bytes(&self) -> usize {
+        if self.spec.delta.layers == 0 { 0 } else { self.spec.delta.layers * self.layer_state_bytes() }
+    }
+
+    fn state_end(&self) -> Option<usize> {
+        // SAFETY: nothing runs while the cache is asked.
+        self.deltas().map(|layer| unsafe { layer.state_end() }).min().flatten()
+    }
+
+    fn read_state(&mut self, end: usize, bytes: &mut [u8]) {
+        assert_eq!(bytes.len(), self.state_bytes(), "bytes of a state");
+        for (layer, bytes) in self.deltas().zip(bytes.chunks_exact_mut(self.layer_state_bytes())) {
+            // SAFETY: the cache is ours alone.
+            unsafe { layer.copy_state_out(end, bytes) };
+        }
+    }
+
+    fn write_state(&mut self, end: usize, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.state_bytes(), "bytes of a state");
+        for (layer, bytes) in self.deltas().zip(bytes.chunks_exact(self.layer_state_bytes())) {
+            // SAFETY: the cache is ours alone.
+            unsafe { layer.copy_state_in(end, bytes) };
         }
     }
 

@@ -32,6 +32,33 @@ pub trait SlotMoves {
     /// Takes what is kept for that of `len` rows, whatever it is: for measuring.
     fn assume(&mut self, _len: usize) {}
 
+    /// Bytes of a state as [`read_state`](Self::read_state) gives it; 0 where rows have none.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+
+    /// After how many committed slots, a multiple of [`CUT_SLOTS`], the latest state is that is kept; `None` without
+    /// one.
+    fn state_end(&self) -> Option<usize> {
+        None
+    }
+
+    /// Copies the state after the first `end` slots, a [`state_end`](Self::state_end), to bytes.
+    ///
+    /// # Panics
+    /// If there is none, or there is another number of bytes than [`state_bytes`](Self::state_bytes).
+    fn read_state(&mut self, end: usize, bytes: &mut [u8]) {
+        assert!(bytes.is_empty(), "{} bytes of a state after {end} slots, where rows have none", bytes.len());
+    }
+
+    /// Takes what `read_state` made of a state for the only one that is kept.
+    ///
+    /// # Panics
+    /// If there is another number of bytes.
+    fn write_state(&mut self, end: usize, bytes: &[u8]) {
+        assert!(bytes.is_empty(), "{} bytes of a state after {end} slots, where rows have none", bytes.len());
+    }
+
     /// Bytes of `slots` slots as [`read_slots`](Self::read_slots) gives them.
     fn moved_bytes(&self, slots: usize) -> usize;
 

@@ -6,7 +6,7 @@ use crate::{
     backend,
     prefix::{Binding, Owner, PrefixStore},
     runtime::{BLOCK_TOKENS, Session},
-    speculate::{Decoder, KeptPrefixes, Reading, Reuse},
+    speculate::{Decoder, KeptPrefixes, Reading, Reuse, Shelves},
 };
 
 use super::{CancelHandle, Engine, Error, Loaded, loaded::model_fingerprint};
@@ -29,19 +29,24 @@ pub(super) fn shelves(
     // Tiers of other architectures have the same names.
     let common = [consts::ARCH, tier.kernel_set(), &device, &model.digest];
     let block_bytes = decoder.block_bytes();
-    let shelf = |name: &str, session: &Session, block_bytes: usize, drafter: &str| {
+    let of_session = |name: &str, session: &Session, block_bytes: usize, drafter: &str| {
         let terms = session.set().block_terms(session.context());
         let hidden = if session.keeps_hidden() { "hidden rows" } else { "" };
-        let parts = common.into_iter().chain([&*terms, hidden, drafter]);
-        store.shelf(Binding::new(name, parts), BLOCK_TOKENS, block_bytes)
+        let shelf = |name: &str, bytes: usize, what: &str| {
+            let parts = common.into_iter().chain([&*terms, hidden, drafter, what]);
+            store.shelf(Binding::new(name, parts), BLOCK_TOKENS, bytes)
+        };
+        let of_states = || shelf(&format!("states of {name}"), session.state_bytes(), "states");
+        let states = session.set().has_states().then(of_states);
+        Shelves { blocks: shelf(name, block_bytes, ""), states }
     };
-    let own = shelf(&model.name, decoder.session(), block_bytes, "");
+    let own = of_session(&model.name, decoder.session(), block_bytes, "");
     let digests: Vec<Option<String>> =
         decoder.draft_models().map(|file| file.map(|f| f.digest.clone())).collect();
     let name = format!("a drafter of {}", model.name);
     let of_drafter = |(session, digest): (Option<&Session>, &Option<String>)| {
         let session = session?;
-        Some(shelf(&name, session, session.block_bytes(), digest.as_deref()?))
+        Some(of_session(&name, session, session.block_bytes(), digest.as_deref()?))
     };
     let of_drafters = decoder.own_sessions().into_iter().zip(&digests).map(of_drafter).collect();
     Ok(KeptPrefixes { own, of_drafters })

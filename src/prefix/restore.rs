@@ -43,6 +43,15 @@ impl Found<'_> {
         self.in_memory.len() + self.on_disk.len()
     }
 
+    /// The first `most` of them, or all if there are fewer.
+    #[must_use]
+    pub fn of_first(mut self, most: usize) -> Self {
+        self.text.truncate(most);
+        self.in_memory.truncate(most);
+        self.on_disk.truncate(most - self.in_memory.len());
+        self
+    }
+
     /// Hands the blocks from number `first` on to `load`, in order, until one of them turns out to be damaged.
     ///
     /// # Errors

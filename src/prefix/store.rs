@@ -153,6 +153,12 @@ impl Shelf {
         self.layout.block_tokens
     }
 
+    /// Notes that the whole blocks of a text are used, as far as they are in memory.
+    pub fn touch(&self, text: &KeptText<'_>) {
+        let mut memory = locked(&self.store.memory);
+        self.links(text).iter().for_each(|link| memory.tree.touch(&link.key));
+    }
+
     /// Counts what a request was served.
     pub fn count(&self, served: &Served) {
         let counters = &self.store.counters;

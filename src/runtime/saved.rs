@@ -20,14 +20,58 @@ impl Session {
         self.cache_block_bytes + of_hidden
     }
 
-    /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept; none
-    /// where rows have a state, which is far larger than a block and is not kept at the ends of all.
-    pub fn whole_blocks(&self) -> usize {
+    /// How many blocks can be saved: those whose tokens are committed, with hidden rows where these are kept; where rows
+    /// have a state, those up to the last end of a block that a state is [kept](Self::state_end) of.
+    pub fn whole_blocks(&mut self) -> usize {
         if self.set.has_states() {
-            return 0;
+            return self.state_end().unwrap_or(0) / BLOCK_TOKENS;
         }
-        let known = self.hidden.as_ref().map_or(usize::MAX, |hidden| hidden.known());
-        self.committed.min(known) / BLOCK_TOKENS
+        self.known() / BLOCK_TOKENS
+    }
+
+    /// Committed tokens, with hidden rows where these are kept.
+    fn known(&self) -> usize {
+        self.committed.min(self.hidden.as_ref().map_or(usize::MAX, |hidden| hidden.known()))
+    }
+
+    /// Where rows have a state: the last end of a block, in tokens, that a state is kept of. It lags by a forward, which
+    /// brings the states to the tokens that were committed before it.
+    pub fn state_end(&mut self) -> Option<usize> {
+        let end = self.replay.slots().state_end();
+        end.filter(|end| *end <= self.known())
+    }
+
+    /// Bytes of a state at the end of a block, which [`save_state`](Self::save_state) gives; 0 where rows have none.
+    pub fn state_bytes(&self) -> usize {
+        self.state_bytes
+    }
+
+    /// Copies the state at [`state_end`](Self::state_end) to `bytes`, of [`state_bytes`](Self::state_bytes).
+    ///
+    /// # Errors
+    /// [`RuntimeError::DeviceFailed`]; the bytes mean nothing then.
+    ///
+    /// # Panics
+    /// If there is no such state, or another number of bytes.
+    pub fn save_state(&mut self, bytes: &mut [u8]) -> Result<(), RuntimeError> {
+        let end = self.state_end().expect("a state at the end of a block");
+        self.replay.slots().read_state(end, bytes);
+        self.check_device()
+    }
+
+    /// Takes what [`save_state`](Self::save_state) made of the state after the committed tokens, whole blocks of them:
+    /// no text can be cut to fewer, but for none.
+    ///
+    /// # Errors
+    /// [`RuntimeError::DeviceFailed`].
+    ///
+    /// # Panics
+    /// If no whole number of blocks is committed, or there is another number of bytes.
+    pub fn load_state(&mut self, bytes: &[u8]) -> Result<(), RuntimeError> {
+        let end = self.committed;
+        assert!(end > 0 && end.is_multiple_of(BLOCK_TOKENS), "a state after {end} tokens");
+        self.replay.slots().write_state(end, bytes);
+        self.check_device()
     }
 
     /// Copies the block of number `block` to `bytes`, of [`block_bytes`](Self::block_bytes).
@@ -50,7 +94,8 @@ impl Session {
     }
 
     /// Commits the block that follows the committed tokens, from what [`save_block`](Self::save_block) made of it in a
-    /// session of the same model, kernels, format and kept layers.
+    /// session of the same model, kernels, format and kept layers. Where rows have a state, none may follow before that
+    /// at the end of the last block is [loaded](Self::load_state).
     ///
     /// # Errors
     /// [`RuntimeError::DeviceFailed`]; nothing is committed then.

@@ -32,6 +32,8 @@ pub struct Session {
     pub(super) loaded: usize,
     /// Bytes of the cache that a [block](Self::block_bytes) takes.
     pub(super) cache_block_bytes: usize,
+    /// Bytes of a [state](Self::state_bytes).
+    pub(super) state_bytes: usize,
     /// The last forward, whose results are still readable.
     pub(super) last: Option<Role>,
     /// A forward that was begun and may still run.
@@ -76,6 +78,7 @@ impl Session {
         let layout = replay_options.layout;
         let mut replay = Arc::clone(set.executables()).open(&replay_options)?;
         let cache_block_bytes = replay.slots().moved_bytes(BLOCK_TOKENS);
+        let state_bytes = replay.slots().state_bytes();
         let tree_nodes = options.tree_nodes.max(1);
         let rows = |program: &ProgramId| {
             let program = &set.executables().programs()[*program];
@@ -102,6 +105,7 @@ impl Session {
             tree_nodes,
             committed: 0,
             cache_block_bytes,
+            state_bytes,
             loaded: 0,
             last: None,
             begun: None,

@@ -24,7 +24,7 @@ mod step;
 mod verification;
 
 pub use begin::{Begin, Reuse};
-pub use kept::KeptPrefixes;
+pub use kept::{KeptPrefixes, Shelves};
 pub use reading::{ReadBranches, Reading};
 pub use step::StepReport;
 

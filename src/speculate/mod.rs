@@ -38,7 +38,7 @@ pub use crate::{plan::StepStage, sample::Candidate};
 pub use accept::{Limits, Said, Walk};
 pub use band::BandSteps;
 pub use corpus::{CorpusStore, StoreError};
-pub use decoder::{Begin, Decoder, KeptPrefixes, ReadBranches, Reading, Reuse, StepReport};
+pub use decoder::{Begin, Decoder, KeptPrefixes, ReadBranches, Reading, Reuse, Shelves, StepReport};
 pub use depth::depth_features;
 pub use drafter::*;
 pub use error::SpeculateError;

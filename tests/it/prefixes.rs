@@ -14,8 +14,8 @@ use yggc::{
     runtime::{BLOCK_TOKENS, ExecutableSet, Session, SkipSet},
     sample::Sampling,
     speculate::{
-        BandSteps, Begin, Decoder, Drafter, KeptPrefixes, Limits, Lookup, Reuse, SelfDrafter, Speculation,
-        StepShape,
+        BandSteps, Begin, Decoder, Drafter, KeptPrefixes, Limits, Lookup, Reuse, SelfDrafter, Shelves,
+        Speculation, StepShape,
     },
 };
 
@@ -26,9 +26,10 @@ use crate::{
     },
     families,
     lossless::any_sampling,
-    shared_keys,
+    shared_keys, states,
     tiny_model::{
-        Class, Dice, MODEL_CONTEXT, TinyModel, bits, cases, everything, is_cuda, models, session, some_models,
+        Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, everything, is_cuda, models, session,
+        some_models,
     },
 };
 
@@ -276,8 +277,11 @@ fn any_prompt(texts: &[Vec<u32>], vocabulary: usize, dice: &mut Dice) -> Vec<u32
 /// One history of requests by two decoders over one store; tokens that the store served.
 fn history(kind: Kind, case: u64) -> usize {
     let mut dice = Dice::new(case);
+    let has_states = matches!(kind, Kind::Plain | Kind::Lookup | Kind::LayerSkip | Kind::Model) && !is_cuda();
     let model = if kind == Kind::Plain && dice.chance(25) {
         convolving()
+    } else if has_states && dice.chance(25) {
+        dice.pick(states::models())
     } else {
         *dice.pick(&some_models().collect::<Vec<_>>())
     };
@@ -380,11 +384,18 @@ fn drafters_with_caches_of_their_own_answer_alike_over_kept_prefixes() {
 
 /// A store's shelves for a decoder, bound to a name.
 fn shelves(store: &Arc<PrefixStore>, decoder: &mut Decoder, name: &str) -> KeptPrefixes {
-    let shelf =
-        |name: &str, block_bytes: usize| store.shelf(Binding::new(name, [name]), BLOCK_TOKENS, block_bytes);
-    let own = shelf(name, decoder.block_bytes());
-    let of_drafter =
-        |session: Option<&Session>| Some(shelf(&format!("{name}, the drafter"), session?.block_bytes()));
+    let shelf = |name: &str, bytes: usize| store.shelf(Binding::new(name, [name]), BLOCK_TOKENS, bytes);
+    let of_session = |name: &str, session: &Session, block_bytes: usize| {
+        let states = session.set().has_states();
+        let states = states.then(|| shelf(&format!("{name}, states"), session.state_bytes()));
+        Shelves { blocks: shelf(name, block_bytes), states }
+    };
+    let block_bytes = decoder.block_bytes();
+    let own = of_session(name, decoder.session(), block_bytes);
+    let of_drafter = |session: Option<&Session>| {
+        let session = session?;
+        Some(of_session(&format!("{name}, the drafter"), session, session.block_bytes()))
+    };
     let of_drafters = decoder.own_sessions().into_iter().map(of_drafter).collect();
     KeptPrefixes { own, of_drafters }
 }
@@ -393,6 +404,41 @@ fn shelves(store: &Arc<PrefixStore>, decoder: &mut Decoder, name: &str) -> KeptP
 pub(crate) fn in_memory(decoder: &mut Decoder, blocks: usize) -> KeptPrefixes {
     let store = store(blocks, None, decoder.block_bytes());
     shelves(&store, decoder, "in memory")
+}
+
+/// Where rows have a state, blocks are of use as far as a state is kept: after the answer, after the prompt, and where a
+/// later text parted.
+#[test]
+fn states_are_kept_where_later_texts_go_on() {
+    if is_cuda() {
+        return;
+    }
+    let set = states::models()[0].set(Class::native(best_tier()));
+    let mut dice = Dice::new(5);
+    let mut tokens = |count: usize| dice.tokens(count, set.vocabulary());
+    let (beginning, first, second, third, more) =
+        (tokens(100), tokens(50), tokens(40), tokens(60), tokens(20));
+    let mut giver = Kind::Plain.decoder(set, 1);
+    let shelf = in_memory(&mut giver, 400);
+    let ask = |prompt: &[u32], count: usize| {
+        let mut asked = Kind::Plain.decoder(set, 1);
+        let begin =
+            Begin { reuse: Reuse::Prefix, prefixes: Some(&shelf), ..Begin::new(prompt, Sampling::GREEDY) };
+        let found = answer(&mut asked, &begin, count);
+        let cold = Begin::new(prompt, Sampling::GREEDY);
+        assert_eq!(found, answer(&mut Kind::Plain.decoder(set, 1), &cold, count), "after {prompt:?}");
+        asked.keep_prefix(&shelf).expect("the device works");
+        (asked.stats().reused, asked.history().to_vec())
+    };
+    let (reused, answered) = ask(&[&beginning[..], &first].concat(), 60);
+    assert_eq!((reused, answered.len()), (0, 210));
+    // A turn goes on after the answer: 192 of 209 tokens that had been run.
+    let (reused, _) = ask(&[&answered[..], &more].concat(), 3);
+    assert_eq!(reused, 192);
+    // The same again, after the prompt; and another text, which finds blocks but no state, until the one after it.
+    assert_eq!(ask(&answered[..150], 3).0, 128);
+    assert_eq!(ask(&[&beginning[..], &second].concat(), 3).0, 0);
+    assert_eq!(ask(&[&beginning[..], &third].concat(), 3).0, 64);
 }
 
 #[test]

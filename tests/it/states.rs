@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use ygg_kernels::{KvFormat, Tier};
 use yggc::{
     ir::Choice,
-    runtime::{ExecutableSet, Session, SkipSet},
+    runtime::{BLOCK_TOKENS, ExecutableSet, Session, SkipSet},
 };
 
 use crate::{
@@ -119,7 +119,66 @@ fn a_text_that_is_cut_goes_on_to_the_bit() {
     cut_and_go_on(Class::native(best_tier()), KvFormat::Q8, 100);
 }
 
-/// What is read again when a prompt shares little, and that a store has nothing of it.
+/// The state at the end of a block goes on in another session, which may have a past of its own, as the tokens would.
+fn state_goes_on(class: Class, case: u64) {
+    let mut dice = Dice::new(case);
+    let model = dice.pick(models());
+    let set = &model.build(class, KvFormat::F16, vec![1, 3, 16]);
+    let what = format!("{} on {class}, case {case}", model.name);
+    let len = dice.within(BLOCK_TOKENS + 1, MODEL_CONTEXT - 8);
+    let mut text = dice.tokens(len, set.vocabulary());
+    let mut first = session(set, MODEL_CONTEXT, 4, 1);
+    let split = dice.within(1, len - 1);
+    first.prefill(&text[..split]).expect("it fits");
+    first.score(&text[split..], |_, _| ()).expect("it fits");
+    let blocks = first.whole_blocks();
+    assert!(blocks == 0 || (len - 1) / BLOCK_TOKENS - blocks < 2, "{what}: {blocks} blocks of {len} tokens");
+    if blocks == 0 {
+        return;
+    }
+    let mut second = session(set, MODEL_CONTEXT, 4, dice.within(1, 2));
+    let past = dice.within(1, 200);
+    second.prefill(&dice.tokens(past, set.vocabulary())).expect("it fits");
+    second.truncate(0);
+    let mut bytes = vec![0xa5; first.block_bytes()];
+    for block in 0..blocks {
+        first.save_block(block, &mut bytes).expect("the device works");
+        second.load_block(&bytes).expect("the device works");
+    }
+    let mut state = vec![0xa5; first.state_bytes()];
+    first.save_state(&mut state).expect("the device works");
+    second.load_state(&state).expect("the device works");
+    let kept = blocks * BLOCK_TOKENS;
+    assert_eq!((second.committed(), second.state_end()), (kept, Some(kept)), "{what}");
+    assert_eq!([kept, kept - 1].map(|len| second.resume_point(len)), [kept, 0], "{what}");
+    second.poison_scratch(dice.bits());
+    text.truncate(kept);
+    if MODEL_CONTEXT - kept > 20 {
+        for _ in 0..dice.within(0, 4) {
+            step(&mut second, &mut text, &mut dice, None);
+        }
+        second.truncate(kept);
+        text.truncate(kept);
+    }
+    let more = dice.within(1, 8);
+    let next = dice.tokens(more, set.vocabulary());
+    let found = bits(second.prefill(&next).expect("it fits"));
+    text.extend(next);
+    assert!(found == alone(set, &text), "{what}: {} tokens, {kept} of them loaded", text.len());
+}
+
+#[test]
+fn a_state_goes_on_in_another_session_to_the_bit() {
+    if is_cuda() {
+        return;
+    }
+    for class in following().classes() {
+        let count = if class.tier == Tier::Reference { 1 } else { cases(class, 12) };
+        (0..count).for_each(|case| state_goes_on(class, case));
+    }
+}
+
+/// What is read again when a prompt shares little, and what is kept of it.
 #[test]
 fn what_a_session_cannot_return_to_is_not_promised() {
     if is_cuda() {
@@ -131,7 +190,8 @@ fn what_a_session_cannot_return_to_is_not_promised() {
     session.prefill(&text).expect("it fits");
     assert_eq!(session.most_cut(), Some(64));
     assert_eq!([220, 156, 100, 1].map(|len| session.resume_point(len)), [220, 156, 0, 0]);
-    assert_eq!(session.whole_blocks(), 0);
+    // The last forward has brought the states to what was committed before it.
+    assert_eq!((session.whole_blocks(), session.state_end()), (3, Some(192)));
     session.truncate(0);
     assert_eq!(bits(session.prefill(&text).expect("it fits")), alone(set, &text));
 }

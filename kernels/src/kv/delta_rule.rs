@@ -88,6 +88,8 @@ const NEWER: usize = 1;
 const OLDER: usize = 2;
 /// States that are kept.
 const STATES: usize = 3;
+/// Rows before a state's end that taps of rows after it reach, at most.
+const READ_ROWS: usize = DeltaShape::MOST_TAPS - 1;
 /// Of a state that holds nothing.
 const NOTHING: u32 = u32::MAX;
 
@@ -288,6 +290,84 @@ impl DeltaLayer<'_> {
         for unit in 0..self.shape.key_heads {
             // SAFETY: promised by the caller.
             *unsafe { self.held(unit) } = [NOTHING, NOTHING, len];
+        }
+    }
+
+    /// Bytes of a state as [`copy_state_out`](Self::copy_state_out) gives it: of all heads, with what went in of the
+    /// rows before it that taps reach.
+    pub fn moved_bytes(shape: DeltaShape) -> usize {
+        (READ_ROWS * shape.row() + shape.key_heads * shape.unit_state()) * size_of::<f32>()
+    }
+
+    /// After how many committed rows, a multiple of [`STRIDE`](Self::STRIDE), the latest state that every head keeps
+    /// is; `None` before the first such.
+    ///
+    /// # Safety
+    /// Nothing else touches the layer meanwhile.
+    pub unsafe fn state_end(&self) -> Option<usize> {
+        let of_unit = |unit| {
+            // SAFETY: promised by the caller.
+            let held = unsafe { self.held(unit) };
+            let older = [held[NEWER], held[OLDER]].into_iter().filter(|rows| *rows != NOTHING).max();
+            older.filter(|rows| *rows > 0 && rows.is_multiple_of(Self::STRIDE as u32))
+        };
+        let all = (0..self.shape.key_heads).map(of_unit).min().flatten();
+        all.map(|rows| rows as usize)
+    }
+
+    /// Copies the state after `end` committed rows, a [`state_end`](Self::state_end), to `to`.
+    ///
+    /// # Safety
+    /// Nothing else touches the layer meanwhile.
+    ///
+    /// # Panics
+    /// If there is no such state, or another number of bytes than [`moved_bytes`](Self::moved_bytes).
+    pub unsafe fn copy_state_out(&self, end: usize, to: &mut [u8]) {
+        assert_eq!(to.len(), Self::moved_bytes(self.shape), "bytes of a state of {self:?}");
+        let (to, _) = to.as_chunks_mut::<4>();
+        let (rows, states) = to.split_at_mut(READ_ROWS * self.shape.row());
+        let copy = |to: &mut [[u8; 4]], from: &[f32]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_ne_bytes());
+        };
+        for (slot, row) in (end - READ_ROWS..end).zip(rows.chunks_exact_mut(self.shape.row())) {
+            // SAFETY: promised by the caller.
+            copy(row, unsafe { self.kept(slot, 0..self.shape.row()) });
+        }
+        for (unit, of_unit) in states.chunks_exact_mut(self.shape.unit_state()).enumerate() {
+            // SAFETY: promised by the caller.
+            let ([_, newer, older], held) = unsafe { (self.states(unit), self.held(unit)) };
+            let state =
+                [(NEWER, newer), (OLDER, older)].into_iter().find(|(which, _)| held[*which] as usize == end);
+            let (_, state) = state.unwrap_or_else(|| panic!("a state after {end} rows: there is {held:?}"));
+            copy(of_unit, state);
+        }
+    }
+
+    /// Takes what [`copy_state_out`](Self::copy_state_out) made of a state after `end` committed rows, in a layer of
+    /// the same shape, for the oldest: no state of fewer rows is left.
+    ///
+    /// # Safety
+    /// Nothing else touches the layer meanwhile.
+    ///
+    /// # Panics
+    /// If fewer rows than taps reach are before the end, or there is another number of bytes.
+    pub unsafe fn copy_state_in(&self, end: usize, from: &[u8]) {
+        assert_eq!(from.len(), Self::moved_bytes(self.shape), "bytes of a state of {self:?}");
+        let (from, _) = from.as_chunks::<4>();
+        let (rows, states) = from.split_at(READ_ROWS * self.shape.row());
+        let copy = |to: &mut [f32], from: &[[u8; 4]]| {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = f32::from_ne_bytes(*from));
+        };
+        for (slot, row) in (end - READ_ROWS..end).zip(rows.chunks_exact(self.shape.row())) {
+            // SAFETY: promised by the caller.
+            copy(unsafe { self.kept_mut(slot, 0..self.shape.row()) }, row);
+        }
+        let rows = u32::try_from(end).expect("contexts are far below 2^32");
+        for (unit, of_unit) in states.chunks_exact(self.shape.unit_state()).enumerate() {
+            // SAFETY: promised by the caller.
+            let ([_, _, older], held) = unsafe { (self.states(unit), self.held(unit)) };
+            copy(older, of_unit);
+            *held = [NOTHING, NOTHING, rows];
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     speculate::{SpeculateError, Speculation, band::band_for, stats::Lap},
 };
 
-use super::{Decoder, KeptPrefixes, forced::MOST_FORCED};
+use super::{Decoder, KeptPrefixes, forced::MOST_FORCED, kept::OnTheWay};
 
 /// What a request takes of earlier ones. Tokens are the same either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -112,20 +112,21 @@ impl Decoder {
         self.session.accepts(prompt)?;
         let mut lap = Lap::start();
         let prefixes = prefixes.filter(|_| reuse == Reuse::Prefix);
-        self.take(prompt, owner, reuse, prefixes)?;
+        let on_the_way = self.take(prompt, owner, reuse, prefixes)?;
         self.current = band_for(&self.bands, &sampling);
         let Self { session, bands, current, sequence, step } = self;
         let band = &mut bands[*current];
         let rows = if grammar.is_some() { MOST_FORCED + 1 } else { 0 }.max(step.tree.capacity() + 1);
         sequence.sampler.begin(sampling, adjustment, log_probs, prompt, rows)?;
         sequence.sampler.constrain(grammar);
-        let first = match prefill(session, prompt, is_cancelled)? {
+        let first = match prefill(session, prompt, &on_the_way, is_cancelled)? {
             Some(logits) => sequence.sampler.draw_next(logits, prompt.len() as u64, None)?,
             None => {
                 sequence.stats.prefill = lap.next();
                 return Ok(None);
             }
         };
+        on_the_way.note(session)?;
         sequence.last_output = 0;
         sequence.stats.prefill = lap.next();
         let first = first.token;
@@ -141,9 +142,9 @@ impl Decoder {
                 drafter.recall(prompt[place], offered);
             }
             if speculation == Speculation::AsOpened {
-                let shelf = prefixes.and_then(|prefixes| prefixes.of_drafters[*current].as_ref());
-                if let (Some(shelf), Some(mut cache)) = (shelf, drafter.own_cache()) {
-                    sequence.stats.served_to_drafter = cache.load(shelf, owner, &sequence.history)?;
+                let shelves = prefixes.and_then(|prefixes| prefixes.of_drafters[*current].as_ref());
+                if let (Some(shelves), Some(mut cache)) = (shelves, drafter.own_cache()) {
+                    sequence.stats.served_to_drafter = cache.load(shelves, owner, &sequence.history)?;
                 }
                 drafter.prefill(&sequence.history, session)?;
                 sequence.stats.prefill += lap.next();
@@ -176,10 +177,11 @@ impl Decoder {
 }
 
 /// Runs what is not committed of the prompt, forward by forward; gives the logits after it, or `None` if cancelled
-/// before.
+/// before. What is to be kept on the way is, but for what the last forward passes by.
 pub(super) fn prefill<'s>(
     session: &'s mut Session,
     prompt: &[u32],
+    on_the_way: &OnTheWay<'_>,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Option<&'s [f32]>, SpeculateError> {
     let most = session.set().prefill_width();
@@ -192,5 +194,6 @@ pub(super) fn prefill<'s>(
             return Ok(Some(session.prefill(rest)?));
         }
         session.prefill(&rest[..most])?;
+        on_the_way.note(session)?;
     }
 }

@@ -93,10 +93,10 @@ impl Decoder {
         }
         assert!(texts.iter().all(|text| !text.is_empty()), "a continuation has at least one token");
         let mut lap = Lap::start();
-        self.take(prompt, owner, reuse, prefixes)?;
+        let on_the_way = self.take(prompt, owner, reuse, prefixes)?;
         let before = &prompt[..prompt.len() - 1];
         if self.session.committed() < before.len()
-            && prefill(&mut self.session, before, is_cancelled)?.is_none()
+            && prefill(&mut self.session, before, &on_the_way, is_cancelled)?.is_none()
         {
             return Ok(None);
         }
@@ -135,7 +135,7 @@ impl Decoder {
         self.sequence.sampler.check_log_probs(Some(most))?;
         log_probs.begin(Some(most), prompt.len() - 1);
         let mut lap = Lap::start();
-        self.take(prompt, owner, Reuse::Nothing, None)?;
+        let _nothing = self.take(prompt, owner, Reuse::Nothing, None)?;
         let widest = *self.session.set().widths().last().expect("width 1 is always planned");
         for begin in (0..prompt.len() - 1).step_by(widest) {
             if is_cancelled() {
