@@ -72,6 +72,7 @@ mod hub;
 #[cfg(feature = "cli")]
 mod inflate;
 mod inspect;
+mod install;
 mod kept_states;
 #[cfg(all(feature = "cli", unix))]
 mod kept_weights;
