@@ -24,7 +24,7 @@ use super::{
     live::{Learners, Recording, recordings},
     options::ProfileOptions,
     progress::Progress,
-    redraft::{Redrafted, redraft},
+    redraft::{Redrafted, redraft_each},
     streamed::{Pace, pace},
     trace::{Answers, record_requests},
     trace_options::{Answering, TraceOptions},
@@ -310,7 +310,7 @@ struct Acceptance {
 }
 
 /// Records the requests and every drafter that runs a model, and trains a depth predictor for each; the drafters share
-/// the time for that evenly.
+/// the time for training evenly.
 fn acceptance(
     loaded: &Loaded,
     drafters: &[(DrafterName, DrafterKind)],
@@ -321,15 +321,19 @@ fn acceptance(
 ) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
     let of_requests = TraceOptions { budget: time.requests, ..*options };
-    let Answers { requests: token_traces, tokens, mut drafted } =
+    let Answers { requests: token_traces, tokens, per_token, mut drafted } =
         record_requests(loaded, &of_requests, &mut advance)?;
     let models = recorded_models(drafters);
+    let mut others = models.clone();
+    others.retain(|(name, _)| drafted.as_ref().is_none_or(|drafted| drafted.trace.drafter != *name));
+    let redrafted = redraft_each(loaded, &others, (&token_traces, per_token), options, &mut advance)?;
+    let mut redrafted = redrafted.into_iter();
     let for_each = for_predictors / u32::try_from(models.len().max(1)).expect("few drafters");
     let (mut traces, mut predictors) = (Vec::new(), Vec::new());
     for (name, kind) in models {
         let redrafted = match drafted.take_if(|drafted| drafted.trace.drafter == *name) {
             Some(drafted) => drafted,
-            None => redraft(loaded, (name, kind), &token_traces, options, &mut advance)?,
+            None => redrafted.next().expect("one of every other"),
         };
         let Redrafted { mut trace, features } = redrafted;
         // A network is trained for one fixed skip set; a set that changes gets none. The depth of a block is free.

@@ -14,7 +14,7 @@
 
 use std::{
     ops::{Range, RangeInclusive},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use ygg_profiler::{Candidate, DrafterName, Expansion, PromptTrace, StepTrace, TokenTrace, Trace};
@@ -31,8 +31,8 @@ use crate::{
 
 use super::trace_options::TraceOptions;
 
-/// Places of an answer that are recorded: the most where answers are few, the fewest where there are steps enough
-/// without. Reading an answer to there takes about as long as the fewest do.
+/// Places of an answer that are recorded: the fewest where time or steps would not suffice for more in every answer,
+/// since prompts differ more than places. Reading an answer to there takes about as long as the fewest do.
 const PLACES: RangeInclusive<usize> = 8..=16;
 
 /// Temperature of the values by which recorded trees of a substitute grow along greedy answers. Sharper ones follow
@@ -50,6 +50,65 @@ pub(super) struct Redrafted {
     pub(super) trace: Trace,
     /// By prompt and step of the trace: what a depth network sees before the step, `[2 D]`.
     pub(super) features: Vec<Vec<Vec<f32>>>,
+}
+
+impl Redrafted {
+    /// Adds what was recorded of the answers after these.
+    fn extend(&mut self, further: Self) {
+        self.trace.prompts.extend(further.trace.prompts);
+        self.features.extend(further.features);
+    }
+}
+
+/// Records drafters along `answers`, the tokens of which took `plain` each. Half of the time and of the steps is for all
+/// alike, the other half for the one that did best in the first: it is what a plan will rest on, and a few steps are
+/// lucky or not. The options say how much each has in the mean.
+pub(super) fn redraft_each(
+    loaded: &Loaded,
+    models: &[&(DrafterName, DrafterKind)],
+    (answers, plain): (&[TokenTrace], Duration),
+    options: &TraceOptions<'_>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Vec<Redrafted>, Error> {
+    let is_one = models.len() == 1;
+    let of_first = match is_one {
+        true => *options,
+        false => TraceOptions {
+            budget: options.budget / 2,
+            most_steps: options.most_steps.div_ceil(2),
+            ..*options
+        },
+    };
+    let (mut recorded, mut rates) = (Vec::new(), Vec::new());
+    for model in models {
+        let (redrafted, time) = redraft(loaded, model, answers, &of_first, progress)?;
+        rates.push(rate(&redrafted.trace, time, plain));
+        recorded.push(redrafted);
+    }
+    let Some(best) = best_of_several(&rates) else { return Ok(recorded) };
+    let rest = &answers[recorded[best].trace.prompts.len()..];
+    if !rest.is_empty() {
+        let of_all = TraceOptions {
+            budget: of_first.budget * u32::try_from(models.len()).expect("few drafters"),
+            most_steps: of_first.most_steps * models.len(),
+            ..*options
+        };
+        recorded[best].extend(redraft(loaded, models[best], rest, &of_all, progress)?.0);
+    }
+    Ok(recorded)
+}
+
+/// The place of the highest rate; `None` if there is nothing to choose from.
+fn best_of_several(rates: &[f64]) -> Option<usize> {
+    let all = 0..rates.len();
+    all.max_by(|a, b| rates[*a].total_cmp(&rates[*b])).filter(|_| rates.len() > 1)
+}
+
+/// Tokens that recorded steps emit in the time of drafting and of a verification that takes as long as `plain`. Trees
+/// are grown as far as any shape's, so it is less than the best shape's.
+fn rate(trace: &Trace, drafting: Duration, plain: Duration) -> f64 {
+    let tokens: usize = trace.steps().map(|step| step.verified.len()).sum();
+    tokens as f64 / (drafting.as_secs_f64() + plain.as_secs_f64() * trace.steps().count() as f64)
 }
 
 /// Keeps what a model drafter offered in one step.
@@ -95,18 +154,18 @@ struct Drafting {
 }
 
 /// Records the widest trees of a model drafter along `answers`, in order, until the time is over or there are enough
-/// steps; a part of the first in any case.
+/// steps; a part of the first in any case. With the time that it took.
 ///
 /// # Panics
 /// If the drafter runs no model.
 #[allow(clippy::disallowed_methods, reason = "the caller's time budget ends the recording")]
-pub(super) fn redraft(
+fn redraft(
     loaded: &Loaded,
-    (name, kind): (&DrafterName, &DrafterKind),
+    (name, kind): &(DrafterName, DrafterKind),
     answers: &[TokenTrace],
     options: &TraceOptions<'_>,
-    mut progress: impl FnMut(usize, usize),
-) -> Result<Redrafted, Error> {
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<(Redrafted, Duration), Error> {
     let shape = shape_of(kind, options);
     let longest = answers.iter().map(|answer| answer.prompt.len() + answer.output.len()).max().unwrap_or(0);
     // Room for a tree at the last token.
@@ -117,7 +176,7 @@ pub(super) fn redraft(
     let rewinds = !kind.keeps_a_cache();
     let mut drafting = Drafting { session, drafter, tree, depth: shape.depth, coupling: None, rewinds };
     let (mut prompts, mut features, mut recorded) = (Vec::new(), Vec::new(), 0);
-    let places = (options.most_steps / answers.len().max(1)).clamp(*PLACES.start(), *PLACES.end());
+    let mut places = places_of_each(answers.len(), options.most_steps, || f64::INFINITY);
     let start = Instant::now();
     for (i, answer) in answers.iter().enumerate() {
         if i > 0 && (start.elapsed() > options.budget || recorded >= options.most_steps) {
@@ -128,11 +187,23 @@ pub(super) fn redraft(
         let first = i % parts * places;
         let (steps, seen) = drafting.answer(answer, (first, places), loaded.end_ids(), is_over)?;
         recorded += steps.len();
+        places = places_of_each(answers.len() - i - 1, options.most_steps.saturating_sub(recorded), || {
+            let of_step = start.elapsed().as_secs_f64() / recorded as f64;
+            options.budget.saturating_sub(start.elapsed()).as_secs_f64() / of_step
+        });
         prompts.push(PromptTrace { kind: answer.kind.clone(), steps });
         features.push(seen);
         progress(i + 1, answers.len());
     }
-    Ok(Redrafted { trace: trace_of(name, options.temperature, &shape, prompts), features })
+    let trace = trace_of(name, options.temperature, &shape, prompts);
+    Ok((Redrafted { trace, features }, start.elapsed()))
+}
+
+/// Places that are recorded of each of the next answers, given how many there are, how many steps are wanted and for
+/// how many there is time.
+fn places_of_each(answers: usize, wanted: usize, in_time: impl Fn() -> f64) -> usize {
+    let steps = wanted.min(in_time() as usize);
+    (steps / answers.max(1)).clamp(*PLACES.start(), *PLACES.end())
 }
 
 /// The shape that trees of a drafter are recorded in.
@@ -288,4 +359,40 @@ pub(super) fn ended(step: StepTrace, rest: &[u32], ends: &[u32]) -> Option<StepT
     let accepted = recorded_tree(&step).follow(before_end).count();
     let verified = rest.get(..=accepted)?.to_vec();
     Some(StepTrace { verified, ..step })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_get_as_many_places_each_as_all_of_them_can_have() {
+        let places = |answers, wanted, in_time: f64| places_of_each(answers, wanted, || in_time);
+        assert_eq!([places(10, 120, 1e9), places(10, 120, 90.0), places(10, 1000, 1e9)], [12, 9, 16]);
+        assert_eq!([places(10, 120, 0.0), places(10, 0, 1e9), places(0, 120, 1e9)], [8, 8, 16]);
+        assert_eq!(places(3, 120, f64::NAN), 8, "nothing was recorded yet");
+    }
+
+    #[test]
+    fn tokens_count_by_the_time_of_drafting_and_verifying() {
+        let step = |tokens: usize| StepTrace {
+            context: 4,
+            parents: vec![0],
+            tokens: vec![1],
+            expanded: Vec::new(),
+            verified: vec![1; tokens],
+            predicted: Vec::new(),
+        };
+        let prompts = vec![PromptTrace { kind: "chat".to_owned(), steps: vec![step(3), step(5)] }];
+        let name = DrafterName::new("layer_skip").unwrap();
+        let trace = trace_of(&name, 0.0, &StepShape::PLAIN, prompts);
+        let rate = |drafting, plain| rate(&trace, Duration::from_secs(drafting), Duration::from_secs(plain));
+        assert_eq!([rate(2, 3), rate(4, 0), rate(0, 1)], [1.0, 2.0, 4.0]);
+        assert_eq!(best_of_several(&[rate(2, 3), rate(0, 1), rate(4, 0)]), Some(1));
+        assert_eq!(
+            [best_of_several(&[2.0]), best_of_several(&[])],
+            [None; 2],
+            "all of it is that one's anyway"
+        );
+    }
 }

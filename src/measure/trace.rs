@@ -22,6 +22,8 @@ pub(super) struct Answers {
     pub(super) requests: Vec<TokenTrace>,
     /// Most tokens of an answer.
     pub(super) tokens: usize,
+    /// Time of a token, its part of reading the prompt included.
+    pub(super) per_token: Duration,
     /// What was recorded of the drafter that drafted meanwhile.
     pub(super) drafted: Option<Redrafted>,
 }
@@ -94,7 +96,9 @@ pub(super) fn record_requests(
             loaded.set().model_context()
         )));
     }
-    Ok(Answers { requests, tokens: longest_answer, drafted: answerer.drafted() })
+    let answered: usize = requests.iter().map(|request| request.output.len()).sum();
+    let per_token = start.elapsed().div_f64(answered.max(1) as f64);
+    Ok(Answers { requests, tokens: longest_answer, per_token, drafted: answerer.drafted() })
 }
 
 /// A decoder that answers prompts, and the trees that were drafted meanwhile.

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     drafters::recorded_models,
-    redraft::redraft,
+    redraft::redraft_each,
     trace::{Answers, record_requests},
     trace_options::TraceOptions,
 };
@@ -73,13 +73,12 @@ pub(super) fn record_warm(
         (options.budget - for_requests) / u32::try_from(models.len().max(1)).expect("few drafters");
     let of_requests =
         TraceOptions { budget: for_requests, tokens: warm_tokens(options), fewest_prompts: 0, ..*options };
-    let Answers { requests, tokens: _, drafted } = record_requests(loaded, &of_requests, &mut progress)?;
+    let Answers { requests, tokens: _, per_token, drafted } =
+        record_requests(loaded, &of_requests, &mut progress)?;
     let most_steps = MOST_STEPS.div_ceil(models.len().max(1));
     let of_drafters = TraceOptions { budget: for_each, most_steps, ..*options };
-    let traces = models.into_iter().map(|(name, kind)| {
-        redraft(loaded, (name, kind), &requests, &of_drafters, &mut progress).map(|redrafted| redrafted.trace)
-    });
-    let mut traces = traces.collect::<Result<Vec<_>, _>>()?;
+    let recorded = redraft_each(loaded, &models, (&requests, per_token), &of_drafters, &mut progress)?;
+    let mut traces: Vec<Trace> = recorded.into_iter().map(|redrafted| redrafted.trace).collect();
     traces.extend(drafted.map(|drafted| drafted.trace));
     Ok((traces, requests))
 }

@@ -12,7 +12,7 @@ use ygg_kernels::Tier;
 use ygg_profiler::{DrafterDescription, DrafterName, Profile, PromptTrace, StepTrace, TokenTrace, Trace};
 use yggc::{
     engine::Loaded,
-    measure::ProfileOptions,
+    measure::{CalibrationPrompt, ProfileOptions},
     plan::{self, Calibration, DepthChoice, DrafterKind, LookupSettings, RowChoice, RowRule, WidthCost},
     planner::{
         AcceptedLengths, Fix, SearchError, TreeReplay, judge_live, judge_trees, plan_from_profile,
@@ -40,6 +40,34 @@ pub(crate) fn profiled() -> &'static (Arc<Loaded>, Profile) {
             ..options
         })
     })
+}
+
+/// A drafter that did better than another is recorded in two parts, along answers one after the other: every place is
+/// that of its own answer.
+#[test]
+fn recordings_go_on_along_the_answers_after_those_that_they_have() {
+    let text = |number: usize| format!("{number} rivers and {} lakes", 7 * number);
+    let prompt = |number| CalibrationPrompt { kind: "test".to_owned(), text: text(number) };
+    let (_, profile) = tiny_profiles::profiled(None, &WIDTHS, |options| ProfileOptions {
+        is_rehearsal: true,
+        drafters: ["layer_skip", "substitute"].map(str::to_owned).to_vec(),
+        prompts: (0..80).map(prompt).collect(),
+        predictors: false,
+        ..options
+    });
+    assert_eq!(profile.traces.len(), 2);
+    let mut most = 0;
+    for trace in &profile.traces {
+        most = most.max(trace.prompts.len());
+        for (request, prompt) in profile.token_traces.iter().zip(&trace.prompts) {
+            let text = [&request.prompt[..], &request.output].concat();
+            for step in &prompt.steps {
+                let after = &text[step.context as usize..];
+                assert!(after[0] == step.tokens[0] && after[1..].starts_with(&step.verified), "{step:?}");
+            }
+        }
+    }
+    assert!(most > 2, "{most} answers");
 }
 
 /// What a decoder did to answer recorded requests.
