@@ -75,7 +75,10 @@ impl<V> Tree<V> {
     /// If it [has no place](Self::has_place_for).
     pub(super) fn insert(&mut self, link: &Link<'_>, tokens: Arc<[u32]>, value: V) {
         assert!(self.has_place_for(link), "a block after one that is here");
-        if let Some(before) = self.nodes.get_mut(&link.parent) {
+        // A first block follows none, whatever its text had before it.
+        if link.number > 0
+            && let Some(before) = self.nodes.get_mut(&link.parent)
+        {
             before.children += 1;
             self.ends.remove(&(before.worth, link.parent));
         }
@@ -100,7 +103,8 @@ impl<V> Tree<V> {
         let mut next = 0;
         while next < taken.len() {
             let parent = taken[next];
-            taken.extend(self.nodes.iter().filter(|(_, node)| node.parent == parent).map(|(key, _)| *key));
+            let follows = |node: &Node<V>| node.number > 0 && node.parent == parent;
+            taken.extend(self.nodes.iter().filter(|(_, node)| follows(node)).map(|(key, _)| *key));
             next += 1;
         }
         taken.iter().rev().filter_map(|key| self.remove(key)).collect()
@@ -110,7 +114,9 @@ impl<V> Tree<V> {
     fn remove(&mut self, key: &BlockKey) -> Option<V> {
         let node = self.nodes.remove(key)?;
         self.ends.remove(&(node.worth, *key));
-        if let Some(before) = self.nodes.get_mut(&node.parent) {
+        if node.number > 0
+            && let Some(before) = self.nodes.get_mut(&node.parent)
+        {
             before.children -= 1;
             if before.children == 0 {
                 self.ends.insert((before.worth, node.parent));
@@ -176,6 +182,25 @@ mod tests {
         assert_eq!((gone, tree.nodes.len()), (vec![1, 2, 3], 1));
         assert_eq!(tree.take_cheapest(|_, value| *value != 0), None, "it may not go");
         assert_eq!(tree.take_cheapest(|_, _| true), Some(0));
+    }
+
+    /// A text that begins after a lead may have the key of another text's first block before it.
+    #[test]
+    fn first_blocks_follow_none_and_leave_alone() {
+        let mut tree = Tree::new();
+        let tokens = text(6, 2);
+        let (lead, last) = tokens.split_at(4);
+        let text = KeptText { owner: Owner::default(), lead, tokens: last };
+        let after = chain(&Binding::new("test", ["a"]), &text, 4)[0];
+        let first = links(lead)[0];
+        assert_eq!((after.parent, after.number, first.number), (first.key, 0, 0));
+        tree.insert(&after, after.tokens.into(), 1);
+        tree.insert(&first, first.tokens.into(), 0);
+        assert_eq!(tree.take_with_followers(&first.key), [0]);
+        tree.insert(&first, first.tokens.into(), 0);
+        let mut left: Vec<u32> = std::iter::from_fn(|| tree.take_cheapest(|_, _| true)).collect();
+        left.sort_unstable();
+        assert_eq!((left, tree.ends.len()), (vec![0, 1], 0));
     }
 
     #[test]
