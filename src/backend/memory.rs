@@ -308,12 +308,6 @@ impl KvCache {
         (0..cache.spec.conv.layers).map(move |layer| unsafe { cache.conv(layer) })
     }
 
-    /// Bytes of the state of a layer; 1 without such layers, since nothing is cut into pieces of no bytes.
-    fn layer_state_bytes(&self) -> usize {
-        let DeltaSpec { layers, shape } = self.spec.delta;
-        if layers == 0 { 1 } else { DeltaLayer::moved_bytes(shape) }
-    }
-
     fn conv_bytes_moved(conv: ConvSpec, slots: usize) -> usize {
         conv.layers * ConvLayer::bytes(slots.min(ConvLayer::READ_SLOTS), conv.channels)
     }
@@ -391,7 +385,7 @@ impl SlotMoves for KvCache {
     }
 
     fn state_bytes(&self) -> usize {
-        if self.spec.delta.layers == 0 { 0 } else { self.spec.delta.layers * self.layer_state_bytes() }
+        self.deltas().map(|layer| DeltaLayer::moved_bytes(layer.shape())).sum()
     }
 
     fn state_end(&self) -> Option<usize> {
@@ -399,20 +393,24 @@ impl SlotMoves for KvCache {
         self.deltas().map(|layer| unsafe { layer.state_end() }).min().flatten()
     }
 
-    fn read_state(&mut self, end: usize, bytes: &mut [u8]) {
-        assert_eq!(bytes.len(), self.state_bytes(), "bytes of a state");
-        for (layer, bytes) in self.deltas().zip(bytes.chunks_exact_mut(self.layer_state_bytes())) {
+    fn read_state(&mut self, end: usize, mut bytes: &mut [u8]) {
+        for layer in self.deltas() {
+            let (of_layer, rest) = bytes.split_at_mut(DeltaLayer::moved_bytes(layer.shape()));
             // SAFETY: the cache is ours alone.
-            unsafe { layer.copy_state_out(end, bytes) };
+            unsafe { layer.copy_state_out(end, of_layer) };
+            bytes = rest;
         }
+        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
     }
 
-    fn write_state(&mut self, end: usize, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.state_bytes(), "bytes of a state");
-        for (layer, bytes) in self.deltas().zip(bytes.chunks_exact(self.layer_state_bytes())) {
+    fn write_state(&mut self, end: usize, mut bytes: &[u8]) {
+        for layer in self.deltas() {
+            let (of_layer, rest) = bytes.split_at(DeltaLayer::moved_bytes(layer.shape()));
             // SAFETY: the cache is ours alone.
-            unsafe { layer.copy_state_in(end, bytes) };
+            unsafe { layer.copy_state_in(end, of_layer) };
+            bytes = rest;
         }
+        assert!(bytes.is_empty(), "{} bytes too many", bytes.len());
     }
 
     fn moved_bytes(&self, slots: usize) -> usize {

@@ -14,7 +14,7 @@ use crate::{
     tiny_commands::{json, model},
 };
 
-mod stub;
+pub(crate) mod stub;
 
 /// Variables that would have a say in where files come from and go to.
 const OTHERS: [&str; 12] = [

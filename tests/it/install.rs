@@ -2,15 +2,16 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Output},
-    thread,
 };
 
-use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
+
+use crate::{
+    hub::stub::{Hub, Repository},
+    program::{failure, success},
+};
 
 const MUSL: &str = "unknown-linux-musl";
 const GNU: &str = "unknown-linux-gnu";
@@ -35,20 +36,28 @@ impl Release {
 
     /// Adds the archive of a version for a machine, and one of its symbols. Its program says what it is.
     fn add(&self, version: &str, triple: &str, page: &str) {
-        let name = format!("yggc-{version}-{triple}");
-        let mut archive = Archive::default();
         let program = format!("#!/bin/sh\necho yggc {version} {triple}\n");
-        archive.file(&format!("{name}/yggc"), 0o755, program.as_bytes());
-        archive.file(&format!("{name}/man/man1/{page}"), 0o644, b"a page");
-        for completions in ["yggc.bash", "_yggc", "yggc.fish"] {
-            archive.file(&format!("{name}/completions/{completions}"), 0o644, b"words");
+        self.add_program(version, triple, page, &program);
+    }
+
+    fn add_program(&self, version: &str, triple: &str, page: &str, program: &str) {
+        let name = format!("yggc-{version}-{triple}");
+        let release = self.path("release");
+        let folder = release.join(&name);
+        for below in ["man/man1", "completions"] {
+            fs::create_dir_all(folder.join(below)).expect("a folder");
         }
-        archive.file(&format!("{name}/LICENSE"), 0o644, b"Apache");
-        archive.file(&format!("{name}/LICENSES-OF-DEPENDENCIES.txt"), 0o644, b"others");
-        let bytes = archive.end();
-        fs::create_dir_all(self.path("release")).expect("a folder");
-        fs::write(self.path(&format!("release/{name}.tar.gz")), &bytes).expect("it is written");
-        fs::write(self.path(&format!("release/{name}-symbols.tar.gz")), b"symbols").expect("it is written");
+        let page = format!("man/man1/{page}");
+        let texts = ["completions/yggc.bash", "completions/_yggc", "completions/yggc.fish", &page];
+        for text in texts.into_iter().chain(["LICENSE", "LICENSES-OF-DEPENDENCIES.txt"]) {
+            fs::write(folder.join(text), text).expect("it is written");
+        }
+        fs::write(folder.join("yggc"), program).expect("it is written");
+        // As a shell is told: the script needs these programs too.
+        let pack = "chmod +x NAME/yggc && tar -czf NAME.tar.gz NAME && cp NAME.tar.gz NAME-symbols.tar.gz && rm -r NAME";
+        let pack =
+            Command::new("sh").args(["-c", &pack.replace("NAME", &name)]).current_dir(release).status();
+        assert!(pack.expect("a shell").success());
         self.sum();
     }
 
@@ -102,52 +111,8 @@ impl Release {
     }
 }
 
-/// A tar archive of files, as POSIX.1-1988 lays it out.
-#[derive(Default)]
-struct Archive(Vec<u8>);
-
-impl Archive {
-    fn file(&mut self, name: &str, mode: u32, bytes: &[u8]) {
-        let mut head = [0_u8; 512];
-        let mut put =
-            |place: usize, text: &str| head[place..place + text.len()].copy_from_slice(text.as_bytes());
-        put(0, name);
-        put(100, &format!("{mode:07o}"));
-        put(124, &format!("{:011o}", bytes.len()));
-        put(136, &format!("{:011o}", 0));
-        put(148, "        ");
-        put(156, "0");
-        put(257, "ustar");
-        put(263, "00");
-        let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
-        head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        self.0.extend(head);
-        self.0.extend(bytes);
-        self.0.resize(self.0.len().next_multiple_of(512), 0);
-    }
-
-    fn end(mut self) -> Vec<u8> {
-        self.0.extend([0; 1024]);
-        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        packed.write_all(&self.0).expect("memory");
-        packed.finish().expect("memory")
-    }
-}
-
 fn here(system: &str) -> String {
     format!("{}-{system}", std::env::consts::ARCH)
-}
-
-#[track_caller]
-fn passes(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-#[track_caller]
-fn fails(output: &Output) -> String {
-    assert!(!output.status.success(), "{output:?}");
-    String::from_utf8(output.stderr.clone()).expect("text")
 }
 
 #[test]
@@ -157,7 +122,7 @@ fn the_archive_for_this_machine_is_installed_replaced_and_removed() {
     release.add("0.1.0", &musl, "yggc.1");
     release.add("0.1.0", &gnu, "yggc.1");
     release.add("0.1.0", "sparc64-unknown-linux-gnu", "yggc.1");
-    let said = passes(&release.run(false, &[]));
+    let said = success(&release.run(false, &[]));
     assert!(said.contains(&format!("yggc 0.1.0 {musl} is in")) && said.contains("export PATH="), "{said}");
     assert_eq!(release.installed(), format!("yggc 0.1.0 {musl}"), "a static program runs everywhere");
     let expected = [
@@ -171,48 +136,45 @@ fn the_archive_for_this_machine_is_installed_replaced_and_removed() {
         "share/zsh/site-functions/_yggc",
     ];
     assert_eq!(release.files(), expected);
-    passes(&release.run(true, &[]));
+    success(&release.run(true, &[]));
     assert_eq!(release.installed(), format!("yggc 0.1.0 {gnu}"), "the one that can use the driver");
     // A later version, whose pages are others; a version that is named stays available.
     release.add("0.2.0", &musl, "yggc-run.1");
-    passes(&release.run(false, &["--version", "0.2.0"]));
+    success(&release.run(false, &["--version", "0.2.0"]));
     assert_eq!(release.installed(), format!("yggc 0.2.0 {musl}"));
     let pages: Vec<String> = release.files().into_iter().filter(|file| file.contains("/man/")).collect();
     assert_eq!(pages, ["share/man/man1/yggc-run.1"]);
     fs::write(release.prefix().join("bin/other"), "somebody else's").expect("it is written");
-    passes(&release.run(false, &["--uninstall"]));
+    success(&release.run(false, &["--uninstall"]));
     assert_eq!(release.files(), ["bin/other"]);
-    assert!(fails(&release.run(false, &["--uninstall"])).contains("nothing that this script installed"));
+    assert!(failure(&release.run(false, &["--uninstall"]), 1).contains("nothing that this script installed"));
 }
 
 #[test]
 fn what_cannot_be_installed_leaves_what_was_there() {
     let release = Release::new();
     let musl = here(MUSL);
-    assert!(fails(&release.run(false, &[])).contains("expected SHA256SUMS in"));
+    assert!(failure(&release.run(false, &[]), 1).contains("expected SHA256SUMS in"));
     release.add("0.1.0", "sparc64-unknown-linux-gnu", "yggc.1");
-    let said = fails(&release.run(false, &[]));
+    let said = failure(&release.run(false, &[]), 1);
     assert!(
         said.contains(&musl) && said.contains("it has: yggc-0.1.0-sparc64-unknown-linux-gnu.tar.gz"),
         "{said}"
     );
     release.add("0.1.0", &musl, "yggc.1");
-    passes(&release.run(false, &[]));
+    success(&release.run(false, &[]));
     let before = release.files();
     let archive = release.path(&format!("release/yggc-0.1.0-{musl}.tar.gz"));
     let good = fs::read(&archive).expect("it is there");
     fs::write(&archive, &good[..good.len() - 1]).expect("it is written");
-    let said = fails(&release.run(false, &[]));
+    let said = failure(&release.run(false, &[]), 1);
     assert!(
         said.contains("is damaged: expected SHA-256") && said.contains("nothing was installed"),
         "{said}"
     );
     // A program for another machine.
-    let mut other = Archive::default();
-    other.file(&format!("yggc-0.1.0-{musl}/yggc"), 0o755, b"\x7fELF of another machine");
-    fs::write(&archive, other.end()).expect("it is written");
-    release.sum();
-    let said = fails(&release.run(false, &[]));
+    release.add_program("0.1.0", &musl, "yggc.1", "\x7fELF of another machine");
+    let said = failure(&release.run(false, &[]), 1);
     assert!(said.contains("does not run here; nothing was installed"), "{said}");
     assert_eq!((release.files(), release.installed()), (before, format!("yggc 0.1.0 {musl}")));
     for (arguments, expected) in [
@@ -220,10 +182,10 @@ fn what_cannot_be_installed_leaves_what_was_there() {
         (&["--nothing"], "unknown argument --nothing; expected"),
         (&["--version", "9.9.9"], "has no archive for this machine"),
     ] {
-        let said = fails(&release.run(false, arguments));
+        let said = failure(&release.run(false, arguments), 1);
         assert!(said.contains(expected), "{said}");
     }
-    let listed = passes(&release.run(false, &["--list"]));
+    let listed = success(&release.run(false, &["--list"]));
     assert_eq!(listed.lines().count(), 2, "no symbols: {listed}");
 }
 
@@ -233,33 +195,18 @@ fn releases_are_fetched_over_http() {
     let release = Release::new();
     let musl = here(MUSL);
     release.add("0.1.0", &musl, "yggc.1");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let folder = release.path("release");
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a client");
-            let mut line = String::new();
-            BufReader::new(&stream).read_line(&mut line).expect("a request");
-            let name = line.split(' ').nth(1).expect("a path").trim_start_matches('/').to_owned();
-            let _ = match fs::read(folder.join(name)) {
-                Ok(bytes) => {
-                    let head = format!(
-                        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                        bytes.len()
-                    );
-                    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes))
-                }
-                Err(_) => stream
-                    .write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
-            };
-        }
-    });
-    let (from, prefix) = (format!("http://{address}"), release.path("elsewhere"));
+    let archive = format!("yggc-0.1.0-{musl}.tar.gz");
+    let files = ["SHA256SUMS", &archive]
+        .map(|name| (name, fs::read(release.path("release").join(name)).expect("it is there")));
+    let files = files.each_ref().map(|(name, bytes)| (*name, &bytes[..]));
+    let server = Hub::new(Repository::new("owner/release", &files));
+    let from = format!("{}/owner/release/resolve/main", server.endpoint());
+    let prefix = release.path("elsewhere");
     let prefix_text = prefix.display().to_string();
-    passes(&release.run(false, &["--from", &from, "--prefix", &prefix_text]));
+    let run = || release.run(false, &["--from", &from, "--prefix", &prefix_text]);
+    success(&run());
     assert!(prefix.join("bin/yggc").is_file() && release.files().is_empty());
-    fs::remove_file(release.path(&format!("release/yggc-0.1.0-{musl}.tar.gz"))).expect("it is there");
-    let said = fails(&release.run(false, &["--from", &from, "--prefix", &prefix_text]));
-    assert!(said.contains(&format!("cannot fetch {from}/yggc-0.1.0-{musl}.tar.gz")), "{said}");
+    server.repository().files.remove(&archive);
+    let said = failure(&run(), 1);
+    assert!(said.contains(&format!("cannot fetch {from}/{archive}")), "{said}");
 }

@@ -151,24 +151,12 @@ impl Search<'_> {
             ..Fix::default()
         };
         let (schedules, asked_for) = (vec![Schedule::Plain], false);
-        let Origin { draft_temperature, context, place, .. } = *origin;
-        let known_share = self.known_share(name, kind);
-        let limits = &limits;
-        let alone = Origin {
-            name,
-            kind,
-            limits,
-            schedules,
-            draft_temperature,
-            context,
-            known_share,
-            place,
-            asked_for,
-        };
+        let (known_share, limits) = (self.known_share(name, kind), &limits);
+        let alone = Origin { name, kind, limits, schedules, known_share, asked_for, ..*origin };
         let mut found = Found::default();
         self.tree_drafter(&alone, &mut found)?;
         found.points.sort_by(best_first);
-        Ok(best_of(&found.points, place, limits).map(|point| point.sub_plan.clone()))
+        Ok(best_of(&found.points, origin.place, limits).map(|point| point.sub_plan.clone()))
     }
 }
 

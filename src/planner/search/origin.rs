@@ -110,13 +110,14 @@ impl Origin<'_> {
             by_rank,
         } = evidence;
         let Priced { predicted, mut by_prompt } = priced;
-        let kept = tokens_kept(&lengths.by_depth(), self.known_share);
+        let by_depth = lengths.by_depth();
+        let kept = tokens_kept(&by_depth, self.known_share);
         by_prompt.iter_mut().for_each(|prompt| prompt.tokens *= kept);
         // Recorded answers end within a step, which then emits less than its lengths say; every step emits a token.
         let aal = (predicted.aal * kept).max(1.0);
         let predicted = Prediction::new(aal, predicted.stages, predicted.ar_tpot_us);
-        let by_depth = lengths.by_depth().into_iter().zip(1..);
-        let by_depth = by_depth.map(|(share, depth)| share * self.known_share.powi(depth)).collect();
+        let known = |(share, depth)| share * self.known_share.powi(depth);
+        let by_depth = by_depth.into_iter().zip(1..).map(known).collect();
         // Until the drafter's best is found and judged by other prompts than chose it.
         let unseen = Unseen::PLAIN;
         let range = ContextRange {

@@ -242,13 +242,13 @@ impl Shelves {
         if self.states.is_none() {
             return Ok(loaded(served));
         }
-        if session.committed() == blocks * BLOCK_TOKENS {
-            session.load_state(&state)?;
-            return Ok(loaded(served));
+        if session.committed() < blocks * BLOCK_TOKENS {
+            // One of them was damaged, and no state is known before it but that of the cache.
+            session.truncate(first * BLOCK_TOKENS);
+            return Ok(loaded(Served::default()));
         }
-        // One of them was damaged, and no state is known before it but that of the cache.
-        session.truncate(first * BLOCK_TOKENS);
-        Ok(loaded(Served::default()))
+        session.load_state(&state)?;
+        Ok(loaded(served))
     }
 
     /// Reads the state at the end of so many blocks of a text into `state`; whether it is there and whole.

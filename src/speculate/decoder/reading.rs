@@ -135,7 +135,7 @@ impl Decoder {
         self.sequence.sampler.check_log_probs(Some(most))?;
         log_probs.begin(Some(most), prompt.len() - 1);
         let mut lap = Lap::start();
-        let _nothing = self.take(prompt, owner, Reuse::Nothing, None)?;
+        self.take(prompt, owner, Reuse::Nothing, None)?;
         let widest = *self.session.set().widths().last().expect("width 1 is always planned");
         for begin in (0..prompt.len() - 1).step_by(widest) {
             if is_cancelled() {
