@@ -112,11 +112,6 @@ class Choices(unittest.TestCase):
             ):
                 with self.assertRaisesRegex(yggc.InputError, part):
                     ask()
-            generation = engine.generate("a", max_tokens=60)
-            with self.assertRaises(yggc.BusyError):
-                engine.choose("a", ["b"])
-            generation.close()
-            self.assertEqual(engine.choose("a", ["b"])[0].probability, 1.0)
 
 
 class Structured(unittest.TestCase):
@@ -151,15 +146,17 @@ class Waiting(unittest.TestCase):
 
     def test_an_engine_answers_one_request_at_a_time(self):
         with yggc.Engine(MODEL) as engine:
-            def refusal():
-                with engine.generate(QUESTION, max_tokens=400):
-                    try:
-                        engine.generate(QUESTION, max_tokens=1).close()
-                    except yggc.BusyError as error:
-                        return str(error)
+            for ask in (lambda: engine.generate(QUESTION, max_tokens=1).close(), lambda: engine.choose(QUESTION, ["b"])):
+                def refusal():
+                    with engine.generate(QUESTION, max_tokens=400):
+                        try:
+                            ask()
+                        except yggc.BusyError as error:
+                            return str(error)
 
-            self.assertIn("one request at a time", self.sooner_or_later(refusal))
+                self.assertIn("one request at a time", self.sooner_or_later(refusal))
             self.assertEqual(len(engine.generate(QUESTION, max_tokens=2).answer().token_ids), 2)
+            self.assertEqual(engine.choose(QUESTION, ["b"])[0].probability, 1.0)
 
     def test_threads_of_python_may_run_where_they_might_before(self):
         if not hasattr(os, "sched_getaffinity"):
