@@ -66,7 +66,8 @@ impl Prediction {
 /// The speed-up over plain decoding to expect on prompts that were not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Unseen {
-    /// Not above what the recorded prompts gave: a shape that is the best of many by some prompts is less so by others.
+    /// Nearer to 1 than what the recorded prompts gave: a shape that is the best of many by some prompts is less so by
+    /// others, and the drafter that is the best of many by few prompts was lucky with these.
     pub speedup: f64,
     /// In nineteen of twenty cases the speed-up over all prompts of such kinds is more than this.
     pub least: f64,
