@@ -138,11 +138,19 @@ fn tensor_summary(model: &Model) -> String {
         .iter()
         .map(|(format, (count, bytes))| format!("{count} {format} ({})", output::bytes(*bytes as u64)))
         .collect();
-    let unused = match model.unused_tensors.as_slice() {
-        [] => "none".to_owned(),
-        names => names.join(", "),
-    };
-    lines(&[("tensors", format!("{}: {}", model.tensors.len(), formats.join(", "))), ("unused", unused)])
+    let (further, unused): (Vec<&str>, Vec<&str>) =
+        model.unused_tensors.iter().map(String::as_str).partition(|name| is_of_further(model, name));
+    let mut rows = vec![("tensors", format!("{}: {}", model.tensors.len(), formats.join(", ")))];
+    if !further.is_empty() {
+        rows.push(("further layer", format!("{} tensors: drafter `model_mtp`", further.len())));
+    }
+    rows.push(("unused", if unused.is_empty() { "none".to_owned() } else { unused.join(", ") }));
+    lines(&rows)
+}
+
+/// Whether a tensor is of the layer that predicts a further token.
+fn is_of_further(model: &Model, name: &str) -> bool {
+    model.further.as_ref().is_some_and(|layer| layer.has(name))
 }
 
 /// Every tensor with its packed layout on a CPU and the ops that read it.
@@ -159,6 +167,9 @@ fn tensors(model: &Model, layouts: &BTreeMap<String, PackedLayout>) -> String {
         ]);
         packed.push(match layouts.get(name) {
             Some(PackedLayout { layout, uses }) => (layout, uses.join("; ")),
+            None if is_of_further(model, name) => {
+                ("none", "the layer that predicts a further token".to_owned())
+            }
             None if model.unused_tensors.contains(name) => ("none", "unused".to_owned()),
             None => ("none", "part of the configuration".to_owned()),
         });

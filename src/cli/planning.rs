@@ -135,10 +135,13 @@ pub(crate) fn with_plan(
 /// Goes on without a drafter model that the time of a first use was too short to measure: speculation changes no
 /// answer.
 pub(crate) fn leave_out_unmeasured(draft_model: &mut Option<PathBuf>, plan: &Plan) {
-    if plan.bands[0].by_drafter.iter().any(|sub_plan| sub_plan.drafter.draft_model().is_some()) {
-        return;
-    }
-    if let Some(path) = draft_model.take() {
+    let mut measured = plan.bands[0].by_drafter.iter().filter_map(|sub_plan| sub_plan.drafter.draft_model());
+    let is_unmeasured = |path: &mut PathBuf| {
+        // One that cannot be opened is refused where it is loaded.
+        let digest = DraftModel::open(path).map(|model| model.fingerprint().to_string());
+        digest.is_ok_and(|digest| measured.all(|file| file.digest != digest))
+    };
+    if let Some(path) = draft_model.take_if(is_unmeasured) {
         let path = path.display();
         remark(format_args!(
             "going on without the drafter model `{path}`: the first use had no time to measure it; measure it with \

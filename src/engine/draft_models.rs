@@ -25,8 +25,9 @@ pub struct DraftModel {
 enum Files {
     /// A model by itself.
     Plain(Box<Model>),
-    /// Layers over a verifier's hidden rows: a hidden-state drafter, an EAGLE-3 head or a block drafter.
-    HiddenState(Box<HiddenStateModel>),
+    /// Layers over a verifier's hidden rows: a hidden-state drafter, an EAGLE-3 head, a block drafter or a layer of the
+    /// verifier's own files.
+    HiddenState(Arc<HiddenStateModel>),
 }
 
 impl DraftModel {
@@ -36,10 +37,16 @@ impl DraftModel {
     /// [`Error`] of kind `Input`, which names the file and what is wrong in it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let files = match HiddenStateModel::open(path)? {
-            Some(model) => Files::HiddenState(Box::new(model)),
+            Some(model) => Files::HiddenState(Arc::new(model)),
             None => Files::Plain(Box::new(Model::open(path)?)),
         };
         Ok(Self { path: path.to_owned(), files })
+    }
+
+    /// The layer in a model's own files that predicts a further token, if there is one.
+    pub fn further(model: &Model) -> Option<Self> {
+        let layer = Arc::clone(model.further.as_ref()?);
+        Some(Self { path: model.path.clone(), files: Files::HiddenState(layer) })
     }
 
     /// What binds a plan to it.
@@ -53,6 +60,11 @@ impl DraftModel {
     /// Whether it reads the hidden rows of the verifier that it was trained for.
     pub fn reads_hidden_rows(&self) -> bool {
         matches!(self.files, Files::HiddenState(_))
+    }
+
+    /// Whether it is a layer in its verifier's own files.
+    pub fn is_further(&self) -> bool {
+        matches!(&self.files, Files::HiddenState(model) if model.is_further())
     }
 
     /// Whether it is a block drafter, which is a kind of its own.
@@ -160,8 +172,13 @@ pub(crate) fn drafter_file(what: &str, path: &Path, digest: String) -> Result<Dr
     Ok(DrafterFile { path, digest })
 }
 
-/// The drafter model of a plan or profile, which must be the one that was profiled.
-fn open_expecting(file: &DrafterFile) -> Result<DraftModel, Error> {
+/// The drafter model of a plan or profile, which must be the one that was profiled. A layer in the files of `verifier`
+/// is found there, wherever these were then.
+fn open_expecting(file: &DrafterFile, verifier: &Model) -> Result<DraftModel, Error> {
+    let is_expected = |model: &DraftModel| model.fingerprint().to_string() == file.digest;
+    if let Some(own) = DraftModel::further(verifier).filter(is_expected) {
+        return Ok(own);
+    }
     let model = DraftModel::open(Path::new(&file.path)).map_err(|error| {
         Error::input(format!(
             "the drafter model that was profiled is expected at `{}`: {error}; say where it is",
@@ -204,7 +221,7 @@ impl Loaded {
         files.sort_by(|a, b| a.digest.cmp(&b.digest));
         files.dedup_by(|a, b| a.digest == b.digest);
         for file in files {
-            let model = open_expecting(file)?;
+            let model = open_expecting(file, loaded.model())?;
             let of_file = kinds.iter().filter(|k| k.draft_model().is_some_and(|f| f.digest == file.digest));
             let heads: Vec<&[u32]> = of_file.filter_map(|kind| kind.head_tokens()).collect();
             let made = loaded.set().draft(&file.digest).ok();

@@ -52,7 +52,7 @@ impl Graph {
             OpWeights::Experts { experts, biases: _ } => experts.to_vec(),
         };
         let of_text = match self.text_rows.as_ref().map(|rows| &rows.graph) {
-            None | Some(TextGraph::Same) => Vec::new(),
+            None | Some(TextGraph::Same | TextGraph::Normed(_)) => Vec::new(),
             Some(TextGraph::Joined(joining)) => joining.weights.clone(),
             Some(TextGraph::Own(graph)) => graph.multiplied(),
         };

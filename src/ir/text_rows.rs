@@ -1,9 +1,9 @@
 //! Rows that are given with the tokens of a text: a verifier's, of some of its layers, which the drafter joins to one
 //! of its own width. Nodes that it drafts itself are given its own rows.
 //!
-//! One graph is for nodes; the graph for the text differs in the rows that it is given and in the product that joins
-//! them (the `fc` of EAGLE-3, <https://arxiv.org/abs/2503.01840>), or is another altogether, which leaves nothing but
-//! keys and values (DFlash, <https://arxiv.org/abs/2602.06036>).
+//! One graph is for nodes; the graph for the text differs in the rows that it is given and in a norm of them or the
+//! product that joins them (the `fc` of EAGLE-3, <https://arxiv.org/abs/2503.01840>), or is another altogether, which
+//! leaves nothing but keys and values (DFlash, <https://arxiv.org/abs/2602.06036>).
 
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub struct TextRows {
 pub enum TextGraph {
     /// It is the same: the given rows are as wide as the drafter's own.
     Same,
+    /// The same over rows that are normalised first.
+    Normed(Norm),
     /// The same over rows that are joined to one as wide as the drafter's own.
     Joined(Joining),
     /// Another, over the same weights and the same cache.
@@ -58,7 +60,7 @@ impl Graph {
     /// # Errors
     /// [`GraphError`] if no rows are given, or those of the text cannot be joined to such.
     pub fn of_text(&self) -> Result<Option<Self>, GraphError> {
-        let Joining { weights, bias, norms } = match self.text_rows.as_ref().map(|rows| &rows.graph) {
+        let made = match self.text_rows.as_ref().map(|rows| &rows.graph) {
             None | Some(TextGraph::Same) => return Ok(None),
             Some(TextGraph::Own(graph)) => {
                 // Formats of weights may have been changed since.
@@ -68,7 +70,7 @@ impl Graph {
                 graph.groups = self.groups;
                 return Ok(Some(graph));
             }
-            Some(TextGraph::Joined(joining)) => joining,
+            Some(made) => made,
         };
         let mut graph = self.clone();
         let is_given = |value: &ValueId| matches!(graph.node(*value).op, Op::GivenRows { .. });
@@ -78,8 +80,22 @@ impl Graph {
             expected: "an op that gives rows".to_owned(),
             found: "none".to_owned(),
         })?;
-        let columns = |weight: &WeightId| self.weight(*weight).columns;
-        let whole = graph.add(Op::GivenRows { columns: weights.iter().map(columns).sum() }, &[], None)?;
+        match made {
+            TextGraph::Joined(joining) => graph.join(given, joining)?,
+            TextGraph::Normed(norm) => {
+                let columns = self.weight(norm.weight).columns;
+                let whole = graph.add(Op::GivenRows { columns }, &[], None)?;
+                graph.rewrite(given, Op::RmsNorm(*norm), &[whole])?;
+            }
+            TextGraph::Same | TextGraph::Own(_) => unreachable!("returned above"),
+        }
+        Ok(Some(graph))
+    }
+
+    /// Has `given` be rows that are joined of wider ones.
+    fn join(&mut self, given: ValueId, Joining { weights, bias, norms }: &Joining) -> Result<(), GraphError> {
+        let widths: Vec<usize> = weights.iter().map(|weight| self.weight(*weight).columns).collect();
+        let whole = self.add(Op::GivenRows { columns: widths.iter().sum() }, &[], None)?;
         let product = |weight: &WeightId, bias: Option<WeightId>| Op::Linear {
             weights: vec![*weight],
             biases: bias.into_iter().collect(),
@@ -88,32 +104,31 @@ impl Graph {
         };
         let (mut start, mut sum) = (0, None);
         let last = weights.len() - 1;
-        for (place, weight) in weights.iter().enumerate() {
-            let len = columns(weight);
+        for (place, (weight, len)) in weights.iter().zip(widths).enumerate() {
             let mut part =
-                if last == 0 { whole } else { graph.add(Op::Slice { start, len }, &[whole], None)? };
+                if last == 0 { whole } else { self.add(Op::Slice { start, len }, &[whole], None)? };
             start += len;
             if let Some(norm) = norms.get(place) {
-                part = graph.add(Op::RmsNorm(*norm), &[part], None)?;
+                part = self.add(Op::RmsNorm(*norm), &[part], None)?;
             }
             let product = product(weight, bias.filter(|_| place == 0));
             sum = Some(match sum {
                 None if place == last => {
-                    graph.rewrite(given, product, &[part])?;
+                    self.rewrite(given, product, &[part])?;
                     given
                 }
-                None => graph.add(product, &[part], None)?,
+                None => self.add(product, &[part], None)?,
                 Some(sum) => {
-                    let product = graph.add(product, &[part], None)?;
+                    let product = self.add(product, &[part], None)?;
                     if place == last {
-                        graph.rewrite(given, Op::Add, &[sum, product])?;
+                        self.rewrite(given, Op::Add, &[sum, product])?;
                         given
                     } else {
-                        graph.add(Op::Add, &[sum, product], None)?
+                        self.add(Op::Add, &[sum, product], None)?
                     }
                 }
             });
         }
-        Ok(Some(graph))
+        Ok(())
     }
 }

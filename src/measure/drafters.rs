@@ -9,6 +9,7 @@ use ygg_profiler::DrafterName;
 
 use crate::{
     engine::{DraftModel, Error, Hint, Loaded, drafter_file},
+    model::Model,
     plan::{DrafterFile, DrafterKind, ProfiledModel},
     speculate::CorpusStore,
 };
@@ -22,12 +23,14 @@ fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
     drafter_file("store", path, store.digest())
 }
 
-/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows; further ones of a name
-/// get the suffix `_2`, `_3` and so on. With them the block drafters, which are named `block`.
-fn draft_models(paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Error> {
+/// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows, and `model_mtp` if it is a layer
+/// in the verifier's own files, which comes after those that were given; further ones of a name get the suffix `_2`, `_3`
+/// and so on. With them the block drafters, which are named `block`.
+fn draft_models(verifier: &Model, paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Error> {
     let mut both = [Vec::new(), Vec::new()];
-    for path in paths {
-        let model = DraftModel::open(path)?;
+    let given = paths.iter().map(|path| DraftModel::open(path));
+    for model in given.chain(DraftModel::further(verifier).map(Ok)) {
+        let model = model?;
         let file = model.file()?;
         let is_block = model.is_block();
         let all: &mut Vec<(String, DrafterFile)> = &mut both[usize::from(is_block)];
@@ -36,6 +39,7 @@ fn draft_models(paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Er
         }
         let base = match model.reads_hidden_rows() {
             _ if is_block => "block",
+            _ if model.is_further() => "model_mtp",
             true => "model_hidden",
             false => "model",
         };
@@ -110,7 +114,7 @@ pub(super) fn drafters_of(
 ) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
     let asked = &options.drafters;
     let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
-    let [draft_models, block_drafters] = draft_models(&options.draft_models)?;
+    let [draft_models, block_drafters] = draft_models(loaded.model(), &options.draft_models)?;
     let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
     let of_store = ["retrieval", "prior"].into_iter().find(|name| is_asked(name));
     if let (None, Some(name)) = (&store, of_store) {

@@ -1,11 +1,14 @@
 //! Opens a drafter of one layer over its verifier's hidden rows: a hidden-state drafter, which shares embedding and
-//! head with its verifier, or an EAGLE-3 head as others publish it.
+//! head with its verifier, an EAGLE-3 head as others publish it, or the layer in the verifier's own files that predicts
+//! a further token.
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 
 use super::{
     BlockHead, Eagle3, Identity, LentWeight, MarkovTables, ModelConfig, ModelError, ModelFingerprint,
-    TensorTable, family::HiddenStateGraph, gguf, lend, pieces, safetensors,
+    TensorTable,
+    family::{FurtherLayer, HiddenStateGraph},
+    gguf, lend, pieces, safetensors,
 };
 use crate::{
     ir::{Graph, SharedBytes, WeightId, WeightSource, WeightSpec},
@@ -21,13 +24,15 @@ pub(super) enum Layout {
     Eagle3(Eagle3),
     /// A block drafter.
     Block(BlockHead),
+    /// A layer in the verifier's own files.
+    Further(Box<FurtherLayer>),
 }
 
 impl Layout {
     /// Elements of the verifier's rows where these may differ from the drafter's own.
     pub(super) fn target_width(&self) -> Option<usize> {
         match self {
-            Layout::HiddenState => None,
+            Layout::HiddenState | Layout::Further(_) => None,
             Layout::Eagle3(head) => head.target_width,
             Layout::Block(head) => head.target_width,
         }
@@ -54,6 +59,23 @@ impl HiddenStateParts {
             Layout::HiddenState => HiddenStateGraph::new(&self.config, &self.tensors, verifier),
             Layout::Eagle3(head) => HiddenStateGraph::eagle3(&self.config, head, &self.tensors, verifier),
             Layout::Block(head) => HiddenStateGraph::block(&self.config, head, &self.tensors, verifier),
+            Layout::Further(layer) => HiddenStateGraph::further(&self.config, layer, &self.tensors, verifier),
+        }
+    }
+
+    /// Those of a layer in a model's own files.
+    pub(super) fn further(
+        layer: FurtherLayer,
+        model: &ModelConfig,
+        tensors: &TensorTable,
+        identity: &Identity,
+    ) -> Self {
+        Self {
+            config: ModelConfig { layers: 1, ..model.clone() },
+            verifier: model.name.clone(),
+            tensors: layer.own(tensors),
+            layout: Layout::Further(Box::new(layer)),
+            identity: identity.clone(),
         }
     }
 }
@@ -62,8 +84,9 @@ impl HiddenStateParts {
 ///
 /// The input of the row at position `p`, from 1 on, is the embedding of the token there and the verifier's hidden row
 /// at `p - 1`; its logits are for the token at `p + 1`. A hidden-state drafter reads the verifier's residual stream
-/// before the final norm, projects both rows, each normalised, by `eh_proj.weight`, and has the verifier's head. An
-/// EAGLE-3 head reads rows of several layers, joined by `fc.weight`, and has a head of its own.
+/// before the final norm, projects both rows, each normalised, by `eh_proj.weight`, and has the verifier's head; a layer
+/// of the verifier's own files reads the stream after that norm. An EAGLE-3 head reads rows of several layers, joined by
+/// `fc.weight`, and has a head of its own.
 #[derive(Debug)]
 pub struct HiddenStateModel {
     parts: HiddenStateParts,
@@ -71,6 +94,16 @@ pub struct HiddenStateModel {
 }
 
 impl HiddenStateModel {
+    /// That of a layer in a model's own `files`.
+    pub(super) fn further(parts: HiddenStateParts, files: Vec<MappedFile>) -> Self {
+        Self { parts, files }
+    }
+
+    /// Whether it is a layer in its verifier's own files.
+    pub fn is_further(&self) -> bool {
+        matches!(self.parts.layout, Layout::Further(_))
+    }
+
     /// The drafter in the folder or the GGUF file at `path`; `None` if what is there says that it is something else.
     ///
     /// # Errors
@@ -89,6 +122,11 @@ impl HiddenStateModel {
         &self.parts.config
     }
 
+    /// Whether a tensor of this name is one of its own.
+    pub fn has(&self, name: &str) -> bool {
+        self.parts.tensors.contains_key(name)
+    }
+
     /// The name of the verifier that it was trained for; empty if its files name none.
     pub fn verifier(&self) -> &str {
         &self.parts.verifier
@@ -100,7 +138,7 @@ impl HiddenStateModel {
     pub fn context(&self, context: usize) -> usize {
         let own = self.parts.config.context;
         match self.parts.layout {
-            Layout::HiddenState => own,
+            Layout::HiddenState | Layout::Further(_) => own,
             Layout::Eagle3(_) | Layout::Block(_) => own.max(context),
         }
     }

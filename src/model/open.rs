@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{
-    Identity, LentWeight, ModelConfig, ModelError, ModelFingerprint, TensorTable, VocabularySource, gguf,
+    HiddenStateModel, HiddenStateParts, Identity, LentWeight, ModelConfig, ModelError, ModelFingerprint,
+    TensorTable, VocabularySource, gguf,
     load_progress::{Watch, counting},
     pieces, safetensors,
 };
@@ -24,6 +25,8 @@ use crate::{
 pub(super) struct Parts {
     pub(super) config: ModelConfig,
     pub(super) graph: Graph,
+    /// The layer that predicts a further token.
+    pub(super) further: Option<HiddenStateParts>,
     pub(super) vocabulary: VocabularySource,
     pub(super) chat_template: Option<String>,
     pub(super) stop_tokens: Vec<u32>,
@@ -61,6 +64,8 @@ pub struct Model {
     pub graph: Graph,
     /// Lends the bytes of the graph's weights from the mapped files.
     pub weights: Arc<dyn WeightSource>,
+    /// The layer that predicts a further token, if its files have one: a drafter for it.
+    pub further: Option<Arc<HiddenStateModel>>,
     /// Where packed copies of its weights are kept, if it was [said](Self::kept_in).
     pub kept: Option<KeptWeights>,
     /// Told of every weight that is loaded; does nothing unless it is [watched](Self::watched).
@@ -140,8 +145,8 @@ impl Model {
     }
 
     fn assemble(path: &Path, container: Container, parts: Parts, files: Vec<MappedFile>) -> Self {
-        let Parts { config, graph, vocabulary, chat_template, stop_tokens, identity, read_tensors, tensors } =
-            parts;
+        let Parts { config, graph, vocabulary, chat_template, stop_tokens, identity, .. } = parts;
+        let Parts { further, read_tensors, tensors, .. } = parts;
         let places = graph.weights().iter().map(|weight| LentWeight::of(weight, &tensors, None)).collect();
         let unused_tensors = unused(&graph, &tensors, &read_tensors);
         Self {
@@ -150,6 +155,7 @@ impl Model {
             config,
             graph,
             weights: Arc::new(MappedWeights { files: files.clone(), places }),
+            further: further.map(|parts| Arc::new(HiddenStateModel::further(parts, files.clone()))),
             kept: None,
             watch: Box::new(|_| ()),
             vocabulary,

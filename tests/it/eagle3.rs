@@ -31,7 +31,7 @@ const HEADS: [&str; 7] = [
 const KIND: Heads = Heads("eagle3");
 
 #[derive(Debug, Deserialize)]
-struct Expected {
+pub(crate) struct Expected {
     layers: Vec<usize>,
     token_ids: Vec<u32>,
     rows: Vec<Row>,
@@ -40,7 +40,7 @@ struct Expected {
 
 /// A node of the tree: the root, then two children of the best node of each depth, the better first.
 #[derive(Debug, Deserialize)]
-struct Node {
+pub(crate) struct Node {
     token: u32,
     parent: Option<usize>,
     hidden: Vec<f32>,
@@ -71,148 +71,157 @@ fn path(nodes: &[Node], node: usize) -> Vec<u32> {
 #[test]
 fn candidates_and_hidden_rows_are_the_references() {
     for name in HEADS {
-        let Expected { layers, token_ids: tokens, rows, nodes, .. } = expected(name);
-        let (set, draft) = sets(name);
-        assert_eq!(draft.graph().layers_read(), layers, "{name}");
-        let mut verifying = session(&set, CONTEXT, 4, 1);
-        verifying.keep_hidden().expect("made for that");
-        // Some by a prefill, some by a forward: all are kept.
-        verifying.prefill(&tokens[..17]).expect("it fits");
-        verifying.score(&tokens[17..], |_, _| ()).expect("it fits");
-        for Row { place, row } in &rows {
-            close(
-                &given(&verifying, &layers, *place),
-                row,
-                &format!("{name}, the verifier's rows at {place}"),
-            );
-        }
-
-        let mut drafting = session(&draft, CONTEXT, nodes.len(), 1);
-        let text = |place: usize| given(&verifying, &layers, place);
-        let prefilled = 11;
-        let give = |index: usize, row: &mut [f32]| row.copy_from_slice(&text(index));
-        drafting.prefill_with(&tokens[1..=prefilled], give).expect("it fits");
-        let rest = &tokens[prefilled + 1..];
-        let mut forward = drafting.forward_text(rest.len()).expect("a planned width");
-        for (row, token) in rest.iter().enumerate() {
-            forward.push_behind(*token);
-            forward.give(row, &text(prefilled + row));
-        }
-        let choice = Choice { k: CANDIDATES, temperature: None };
-        let root = rest.len() - 1;
-        let choices = forward.choose(choice, None);
-        let mut clear = same_order(&candidates(choices, root), &nodes[0].best, &format!("{name}, the root"));
-        let mut own = vec![choices.hidden(root).to_vec()];
-        close(&own[0], &nodes[0].hidden, &format!("{name}, the root's own row"));
-        drafting.commit_behind(rest.len());
-
-        for (depth, pair) in nodes[1..].chunks(2).enumerate() {
-            let mut forward = drafting.forward(pair.len()).expect("a planned width");
-            for (row, node) in pair.iter().enumerate() {
-                let path = path(&nodes, own.len() + row);
-                let offset = *path.last().expect("a node is on its path");
-                forward.push(node.token, depth as u32, offset, |tail| {
-                    tail[..path.len()].copy_from_slice(&path);
-                    path.len()
-                });
-                forward.give(row, &own[node.parent.expect("not the root")]);
-            }
-            let choices = forward.choose(choice, None);
-            for (row, node) in pair.iter().enumerate() {
-                let what = format!("{name}, depth {}, node {row}", depth + 1);
-                clear += same_order(&candidates(choices, row), &node.best, &what);
-                close(choices.hidden(row), &node.hidden, &what);
-                own.push(choices.hidden(row).to_vec());
-            }
-        }
-        let all = nodes.len() * (CANDIDATES - 1);
-        let least = if is_cuda() { 1 } else { 7 * all / 10 };
-        assert!(clear >= least, "{name}: {clear} of {all} candidates are clear");
+        same_candidates(name, &expected(name), &sets(name));
     }
+}
+
+/// Candidates and own rows of every node are the reference's.
+#[track_caller]
+pub(crate) fn same_candidates(name: &str, expected: &Expected, (set, draft): &Sets) {
+    let Expected { layers, token_ids: tokens, rows, nodes } = expected;
+    assert_eq!(draft.graph().layers_read(), layers, "{name}");
+    let mut verifying = session(set, CONTEXT, 4, 1);
+    verifying.keep_hidden().expect("made for that");
+    // Some by a prefill, some by a forward: all are kept.
+    verifying.prefill(&tokens[..17]).expect("it fits");
+    verifying.score(&tokens[17..], |_, _| ()).expect("it fits");
+    for Row { place, row } in rows {
+        close(&given(&verifying, layers, *place), row, &format!("{name}, the verifier's rows at {place}"));
+    }
+
+    let mut drafting = session(draft, CONTEXT, nodes.len(), 1);
+    let text = |place: usize| given(&verifying, layers, place);
+    let prefilled = 11;
+    let give = |index: usize, row: &mut [f32]| row.copy_from_slice(&text(index));
+    drafting.prefill_with(&tokens[1..=prefilled], give).expect("it fits");
+    let rest = &tokens[prefilled + 1..];
+    let mut forward = drafting.forward_text(rest.len()).expect("a planned width");
+    for (row, token) in rest.iter().enumerate() {
+        forward.push_behind(*token);
+        forward.give(row, &text(prefilled + row));
+    }
+    let choice = Choice { k: CANDIDATES, temperature: None };
+    let root = rest.len() - 1;
+    let choices = forward.choose(choice, None);
+    let mut clear = same_order(&candidates(choices, root), &nodes[0].best, &format!("{name}, the root"));
+    let mut own = vec![choices.hidden(root).to_vec()];
+    close(&own[0], &nodes[0].hidden, &format!("{name}, the root's own row"));
+    drafting.commit_behind(rest.len());
+
+    for (depth, pair) in nodes[1..].chunks(2).enumerate() {
+        let mut forward = drafting.forward(pair.len()).expect("a planned width");
+        for (row, node) in pair.iter().enumerate() {
+            let path = path(nodes, own.len() + row);
+            let offset = *path.last().expect("a node is on its path");
+            forward.push(node.token, depth as u32, offset, |tail| {
+                tail[..path.len()].copy_from_slice(&path);
+                path.len()
+            });
+            forward.give(row, &own[node.parent.expect("not the root")]);
+        }
+        let choices = forward.choose(choice, None);
+        for (row, node) in pair.iter().enumerate() {
+            let what = format!("{name}, depth {}, node {row}", depth + 1);
+            clear += same_order(&candidates(choices, row), &node.best, &what);
+            close(choices.hidden(row), &node.hidden, &what);
+            own.push(choices.hidden(row).to_vec());
+        }
+    }
+    let all = nodes.len() * (CANDIDATES - 1);
+    let least = if is_cuda() { 1 } else { 7 * all / 10 };
+    assert!(clear >= least, "{name}: {clear} of {all} candidates are clear");
 }
 
 /// The whole drafter, six deep: it reads the rows that it should of the session, and hands its own down.
 #[test]
 fn a_chain_is_drafted_as_the_reference_drafts_it() {
-    let mut compared = 0;
-    for name in HEADS {
-        let Expected { token_ids: tokens, nodes, .. } = expected(name);
-        let (set, draft) = sets(name);
-        let mut verifying = session(&set, CONTEXT, 16, 1);
-        verifying.keep_hidden().expect("made for that");
-        verifying.prefill(&tokens[..tokens.len() - 1]).expect("it fits");
-        let shape = StepShape { depth: 6, draft_width: 1, verify_width: 7, top_k: 1, draft_temperature: 1.0 };
-        let mut drafter = ModelDrafter::new(&verifying, &draft, &shape).expect("a planned width");
-        let mut tree = TokenTree::with_capacity(shape.tree_nodes());
-        tree.reset(*tokens.last().expect("a text"));
-        let (mut seen, mut stats) = (Seen::default(), Stats::default());
-        let budget = Budget {
-            session: &mut verifying,
-            history: &tokens,
-            depth: shape.depth,
-            rows: shape.verify_width,
-            coupling: None,
-            stats: &mut stats,
-            observer: Some(&mut seen),
-        };
-        drafter.propose(&mut tree, budget).expect("it drafts");
-        // The root, and the better child of each depth but the last.
-        let chain: Vec<&Node> = std::iter::once(&nodes[0]).chain(nodes[1..].iter().step_by(2)).collect();
-        assert_eq!(seen.0.len(), shape.depth, "{name}");
-        for (depth, ((node, found), expected)) in seen.0.iter().zip(&chain).enumerate() {
-            assert_eq!(tree.token(*node), expected.token, "{name}, depth {depth}");
-            let (least, _) = limits();
-            if expected.best.logits[0] - expected.best.logits[1] < least {
-                assert!(is_cuda(), "{name}, depth {depth}: nothing to compare");
-                break;
-            }
-            compared += 1;
-            assert_eq!(found[0].token, expected.best.candidates[0], "{name}, depth {depth}");
-        }
-    }
+    let compared: usize = HEADS.iter().map(|name| same_chain(name, &expected(name), &sets(name))).sum();
     assert!(compared > 12, "{compared} nodes are too few to show anything");
+}
+
+/// A drafter of the head proposes the reference's chain; gives how many nodes were compared.
+#[track_caller]
+pub(crate) fn same_chain(name: &str, expected: &Expected, (set, draft): &Sets) -> usize {
+    let Expected { token_ids: tokens, nodes, .. } = expected;
+    let mut compared = 0;
+    let mut verifying = session(set, CONTEXT, 16, 1);
+    verifying.keep_hidden().expect("made for that");
+    verifying.prefill(&tokens[..tokens.len() - 1]).expect("it fits");
+    let shape = StepShape { depth: 6, draft_width: 1, verify_width: 7, top_k: 1, draft_temperature: 1.0 };
+    let mut drafter = ModelDrafter::new(&verifying, draft, &shape).expect("a planned width");
+    let mut tree = TokenTree::with_capacity(shape.tree_nodes());
+    tree.reset(*tokens.last().expect("a text"));
+    let (mut seen, mut stats) = (Seen::default(), Stats::default());
+    let budget = Budget {
+        session: &mut verifying,
+        history: tokens,
+        depth: shape.depth,
+        rows: shape.verify_width,
+        coupling: None,
+        stats: &mut stats,
+        observer: Some(&mut seen),
+    };
+    drafter.propose(&mut tree, budget).expect("it drafts");
+    // The root, and the better child of each depth but the last.
+    let chain: Vec<&Node> = std::iter::once(&nodes[0]).chain(nodes[1..].iter().step_by(2)).collect();
+    assert_eq!(seen.0.len(), shape.depth, "{name}");
+    for (depth, ((node, found), expected)) in seen.0.iter().zip(&chain).enumerate() {
+        assert_eq!(tree.token(*node), expected.token, "{name}, depth {depth}");
+        let (least, _) = limits();
+        if expected.best.logits[0] - expected.best.logits[1] < least {
+            assert!(is_cuda(), "{name}, depth {depth}: nothing to compare");
+            break;
+        }
+        compared += 1;
+        assert_eq!(found[0].token, expected.best.candidates[0], "{name}, depth {depth}");
+    }
+    compared
 }
 
 /// Rows of one forward and rows by themselves have the same bits, of the verifier's inner rows and of the head's own.
 #[test]
 fn the_bits_of_a_row_do_not_depend_on_the_others() {
     for name in if is_cuda() { &HEADS[..1] } else { &HEADS[..] } {
-        let Expected { layers, token_ids: tokens, .. } = expected(name);
-        let (set, draft) = sets(name);
-        let kept = |wide: bool| {
-            let mut session = session(&set, CONTEXT, 4, 1);
-            session.keep_hidden().expect("made for that");
-            if wide {
-                session.prefill(&tokens).expect("it fits");
-            } else {
-                tokens.iter().for_each(|token| session.score(&[*token], |_, _| ()).expect("it fits"));
-            }
-            (0..tokens.len()).map(|place| given(&session, &layers, place)).collect::<Vec<_>>()
-        };
-        let rows = kept(true);
-        for (place, (wide, narrow)) in rows.iter().zip(kept(false)).enumerate() {
-            assert_eq!(bits(wide), bits(&narrow), "{name}, the verifier's rows at {place}");
-        }
-        let text = &tokens[1..];
-        let drafted = |chunk: usize| {
-            let mut drafting = session(&draft, CONTEXT, 4, 1);
-            let mut found = Vec::new();
-            for (number, part) in text.chunks(chunk).enumerate() {
-                let mut forward = drafting.forward_text(part.len()).expect("a planned width");
-                for (row, token) in part.iter().enumerate() {
-                    forward.push_behind(*token);
-                    forward.give(row, &rows[number * chunk + row]);
-                }
-                let logits = forward.run(None);
-                found.extend((0..part.len()).map(|row| bits(logits.row(row))));
-                found.extend((0..part.len()).map(|row| bits(drafting.hidden(row).expect("it ran"))));
-                drafting.commit_behind(part.len());
-            }
-            found.sort_unstable();
-            found
-        };
-        assert_eq!(drafted(1), drafted(8), "{name}, the head's rows");
+        same_bits(name, &expected(name), &sets(name));
     }
+}
+
+#[track_caller]
+pub(crate) fn same_bits(name: &str, expected: &Expected, (set, draft): &Sets) {
+    let Expected { layers, token_ids: tokens, .. } = expected;
+    let kept = |wide: bool| {
+        let mut session = session(set, CONTEXT, 4, 1);
+        session.keep_hidden().expect("made for that");
+        if wide {
+            session.prefill(tokens).expect("it fits");
+        } else {
+            tokens.iter().for_each(|token| session.score(&[*token], |_, _| ()).expect("it fits"));
+        }
+        (0..tokens.len()).map(|place| given(&session, layers, place)).collect::<Vec<_>>()
+    };
+    let rows = kept(true);
+    for (place, (wide, narrow)) in rows.iter().zip(kept(false)).enumerate() {
+        assert_eq!(bits(wide), bits(&narrow), "{name}, the verifier's rows at {place}");
+    }
+    let text = &tokens[1..];
+    let drafted = |chunk: usize| {
+        let mut drafting = session(draft, CONTEXT, 4, 1);
+        let mut found = Vec::new();
+        for (number, part) in text.chunks(chunk).enumerate() {
+            let mut forward = drafting.forward_text(part.len()).expect("a planned width");
+            for (row, token) in part.iter().enumerate() {
+                forward.push_behind(*token);
+                forward.give(row, &rows[number * chunk + row]);
+            }
+            let logits = forward.run(None);
+            found.extend((0..part.len()).map(|row| bits(logits.row(row))));
+            found.extend((0..part.len()).map(|row| bits(drafting.hidden(row).expect("it ran"))));
+            drafting.commit_behind(part.len());
+        }
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(drafted(1), drafted(8), "{name}, the head's rows");
 }
 
 /// The same heads as llama.cpp's converter writes them.

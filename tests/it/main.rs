@@ -82,6 +82,7 @@ mod learned_prefixes;
 mod lossless;
 mod memory_plans;
 mod mixed_models;
+mod mtp;
 mod one_launch;
 mod packages;
 #[cfg(feature = "cli")]

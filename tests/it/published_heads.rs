@@ -80,20 +80,7 @@ impl Heads {
 
     /// Executables of a head's verifier that keep the rows that it reads, and those of the head.
     pub(crate) fn sets(self, name: &str) -> Sets {
-        let (model, head) = (self.verifier(name), self.head(name));
-        let tier = if is_cuda() { Tier::Cuda } else { Tier::Portable };
-        let set = model.build(Class::native(tier), KvFormat::F32, WIDTHS.to_vec());
-        let weights = Arc::clone(&model.model.weights);
-        let (graph, both) = head.over(set.graph(), Arc::clone(&weights)).expect("its verifier");
-        let set = set.with_kept_layers(weights.as_ref(), graph.layers_read()).expect("it compiles");
-        let context = head.context(set.model_context());
-        let draft = match head.is_block() {
-            true => {
-                set.block_beside(&graph, both.as_ref(), context).map(|draft| draft.with_markov(markov(&head)))
-            }
-            false => set.beside(&graph, both.as_ref(), context),
-        };
-        (Arc::new(set), Arc::new(draft.expect("it compiles")))
+        sets(self.verifier(name), &self.head(name))
     }
 
     /// A head whose configuration is changed.
@@ -117,6 +104,21 @@ impl Heads {
         let model = &self.verifier(name).model;
         self.changed(name, edit)?.over(&model.graph, Arc::clone(&model.weights)).map(drop)
     }
+}
+
+/// Executables of a verifier that keep the rows that a head reads, and those of the head.
+pub(crate) fn sets(verifier: &TinyModel, head: &HiddenStateModel) -> Sets {
+    let tier = if is_cuda() { Tier::Cuda } else { Tier::Portable };
+    let set = verifier.build(Class::native(tier), KvFormat::F32, WIDTHS.to_vec());
+    let weights = Arc::clone(&verifier.model.weights);
+    let (graph, both) = head.over(set.graph(), Arc::clone(&weights)).expect("its verifier");
+    let set = set.with_kept_layers(weights.as_ref(), graph.layers_read()).expect("it compiles");
+    let context = head.context(set.model_context());
+    let draft = match head.is_block() {
+        true => set.block_beside(&graph, both.as_ref(), context).map(|draft| draft.with_markov(markov(head))),
+        false => set.beside(&graph, both.as_ref(), context),
+    };
+    (Arc::new(set), Arc::new(draft.expect("it compiles")))
 }
 
 /// The Markov head of a block drafter, if it has one.

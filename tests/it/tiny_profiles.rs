@@ -43,6 +43,12 @@ pub(crate) fn profiled(
         resident: None,
     };
     let loaded = Loaded::open(&path, &options).expect("a generated model loads");
+    let profile = profile_of(&loaded, adjust);
+    (Arc::new(loaded), profile)
+}
+
+/// The profile of a model by four prompts, as `adjust` would have it.
+pub(crate) fn profile_of(loaded: &Loaded, adjust: impl FnOnce(ProfileOptions) -> ProfileOptions) -> Profile {
     let texts = ["abc abc abc", "one two three one two", "zzzzzzzz", "to be or not to be"];
     let prompt = |text: &str| CalibrationPrompt { kind: "test".to_owned(), text: text.to_owned() };
     let options = adjust(ProfileOptions {
@@ -54,9 +60,9 @@ pub(crate) fn profiled(
         clock: || NOW,
         ..ProfileOptions::new(Duration::from_secs(60))
     });
-    let profile = profile(&loaded, &options, &mut |_| {}).expect("the model can be profiled");
+    let profile = profile(loaded, &options, &mut |_| {}).expect("the model can be profiled");
     assert_eq!(profile.measured_at, NOW, "it says what its clock said");
-    (Arc::new(loaded), profile)
+    profile
 }
 
 /// An engine over a model that was loaded.

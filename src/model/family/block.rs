@@ -34,7 +34,7 @@ pub(in crate::model) static BLOCK: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
     accept,
-    graph: |_| Err(ModelError::unsupported("a block drafter", "as a model", "a drafter model")),
+    recipe: |_| Err(ModelError::unsupported("a block drafter", "as a model", "a drafter model")),
 };
 
 /// Refuses what no block drafter that is read here computes.

@@ -32,7 +32,7 @@ pub(in crate::model) static EAGLE3: Family = Family {
     pairing: adjacent_in_gguf,
     is_tied_by_default: false,
     accept,
-    graph: |_| Err(ModelError::unsupported("an EAGLE-3 head", "as a model", "a drafter model")),
+    recipe: |_| Err(ModelError::unsupported("an EAGLE-3 head", "as a model", "a drafter model")),
 };
 
 /// Refuses what no head computes; biases of queries, keys and values are there if their tensors are.

@@ -4,13 +4,9 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Shared, SharedStored, Stored},
-    frame::decoder,
     recipe::Recipe,
 };
-use crate::{
-    ir::Graph,
-    model::{Container, ModelError, config::only},
-};
+use crate::model::{Container, ModelError, config::only};
 use ygg_kernels::RopePairing;
 
 /// ERNIE 4.5 with experts.
@@ -29,10 +25,10 @@ pub(super) static ERNIE4_5_MOE: Family = Family {
         }
         accepted::like_llama_with_experts(fields, config)
     },
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let count = |gguf, folder| source.fields.count(&source.key(gguf, folder));
     let size = count("expert_feed_forward_length", "moe_intermediate_size")?.unwrap_or(0);
     let shared = count("expert_shared_count", "moe_num_shared_experts")?.unwrap_or(0);
@@ -61,7 +57,7 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     for (layer, rule) in recipe.layers.iter_mut().enumerate() {
         rule.is_routed = (layer + 1).is_multiple_of(every) && (first..=last).contains(&layer);
     }
-    decoder(source, &recipe)
+    Ok(recipe)
 }
 
 fn last_layer(stated: f64) -> usize {

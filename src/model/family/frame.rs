@@ -161,7 +161,7 @@ pub(super) fn decoder(source: &Source<'_>, recipe: &Recipe) -> Result<Graph, Mod
 }
 
 /// What the layers of a recipe keep of rows.
-fn cache(config: &ModelConfig, recipe: &Recipe) -> KvSpec {
+pub(super) fn cache(config: &ModelConfig, recipe: &Recipe) -> KvSpec {
     let [kv_heads, head_dim] = recipe.other_heads.unwrap_or_default();
     let others = OtherHeads { layers: recipe.caches(.., None, true), kv_heads, head_dim };
     let convolve = |rule: &&LayerRule| matches!(rule.instead, Some(Instead::ShortConv { .. }));

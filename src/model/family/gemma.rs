@@ -3,13 +3,9 @@
 
 use super::{
     Family, Source, accepted,
-    frame::decoder,
     recipe::{HeadNorms, Norms, Recipe, inverse_root},
 };
-use crate::{
-    ir::Graph,
-    model::{Container, ModelConfig, ModelError, RopeConfig, RopeScaling, config::Fields},
-};
+use crate::model::{Container, ModelConfig, ModelError, RopeConfig, RopeScaling, config::Fields};
 use ygg_kernels::{Nonlinearity, RopePairing};
 
 /// Gemma 2: bounds on scores and logits, a window in every other layer.
@@ -23,7 +19,7 @@ pub(super) static GEMMA2: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: true,
     accept,
-    graph: gemma2,
+    recipe: gemma2,
 };
 
 /// Gemma 3, its models of text: normalised heads, a window and another rotation in most layers.
@@ -37,7 +33,7 @@ pub(super) static GEMMA3: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: true,
     accept,
-    graph: gemma3,
+    recipe: gemma3,
 };
 
 /// Base of the rotation in layers with a window, where a file does not say.
@@ -85,11 +81,11 @@ pub(super) fn cap(source: &Source<'_>, key: &str) -> Result<Option<f32>, ModelEr
     }
 }
 
-fn gemma2(source: &Source<'_>) -> Result<Graph, ModelError> {
-    decoder(source, &common(source, 46)?.windowed(source, |layer| layer % 2 == 0)?)
+fn gemma2(source: &Source<'_>) -> Result<Recipe, ModelError> {
+    common(source, 46)?.windowed(source, |layer| layer % 2 == 0)
 }
 
-fn gemma3(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn gemma3(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let pattern = source.fields.count("sliding_window_pattern")?.unwrap_or(PATTERN);
     if pattern == 0 {
         return Err(ModelError::invalid("key `sliding_window_pattern`", "an integer above 0", pattern));
@@ -113,5 +109,5 @@ fn gemma3(source: &Source<'_>) -> Result<Graph, ModelError> {
         let kind = kinds.as_ref().map(|kinds| kinds[number] == "sliding_attention");
         layer.rope = Some(usize::from(kind.unwrap_or_else(|| is_local(number))));
     }
-    decoder(source, &recipe)
+    Ok(recipe)
 }

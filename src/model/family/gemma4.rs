@@ -3,18 +3,14 @@
 
 use super::{
     Family, Source, accepted,
-    frame::decoder,
     gemma::{LOCAL_BASE, PATTERN, cap},
     layer_inputs::LayerInputs,
     qwen35::LANGUAGE_LAYERS,
     recipe::{HeadNorms, Keys, Norms, Recipe, layer_types},
 };
-use crate::{
-    ir::Graph,
-    model::{
-        Container, ModelConfig, ModelError, RopeConfig, RopeScaling,
-        config::{Fields, HEAD_DIMS, HEADS, SIZES, equal, only, required, within},
-    },
+use crate::model::{
+    Container, ModelConfig, ModelError, RopeConfig, RopeScaling,
+    config::{Fields, HEAD_DIMS, HEADS, SIZES, equal, only, required, within},
 };
 use ygg_kernels::{Nonlinearity, RopePairing};
 
@@ -30,7 +26,7 @@ pub(super) static GEMMA4: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: true,
     accept,
-    graph,
+    recipe,
 };
 
 /// What folders of models that see call what others call otherwise.
@@ -249,7 +245,7 @@ fn layer_scales(source: &Source<'_>, before_layers: &str) -> Result<Vec<f32>, Mo
     (0..source.config.layers).map(of).collect()
 }
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let Source { config, fields, tensors, .. } = *source;
     let is_folder = fields.container() == Container::Folder;
     let has_language = tensors.keys().any(|name| name.starts_with(LANGUAGE_LAYERS));
@@ -319,5 +315,5 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
             Keys::Own
         };
     }
-    decoder(source, &recipe)
+    Ok(recipe)
 }

@@ -3,15 +3,11 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
-    frame::decoder,
     recipe::{Biases, Recipe},
 };
-use crate::{
-    ir::Graph,
-    model::{
-        Container, ModelConfig, ModelError, RopeScaling,
-        config::{Fields, only, required},
-    },
+use crate::model::{
+    Container, ModelConfig, ModelError, RopeScaling,
+    config::{Fields, only, required},
 };
 use ygg_kernels::{Nonlinearity, RopePairing};
 
@@ -26,7 +22,7 @@ pub(super) static GPT_OSS: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
     accept,
-    graph,
+    recipe,
 };
 
 /// What its GGUF files call what Llama's call otherwise.
@@ -62,7 +58,7 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
     }
 }
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let stored = Stored::Turns { input: "mlp.experts.gate_up_proj", output: "mlp.experts.down_proj" };
     // Softmax over the scores of the experts that are used: weights divided by their sum.
     let experts = Experts { is_biased: true, ..Experts::required(source, stored, "mlp.router", None)? };
@@ -74,5 +70,5 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
         names: NAMES,
         ..Recipe::llama(source.config)
     };
-    decoder(source, &recipe.windowed(source, |layer| layer % 2 == 0)?)
+    recipe.windowed(source, |layer| layer % 2 == 0)
 }

@@ -3,10 +3,9 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Shared, SharedStored, Stored},
-    frame::decoder,
     recipe::Recipe,
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 
 /// Granite 3, dense.
 pub(super) static GRANITE: Family = Family {
@@ -18,7 +17,7 @@ pub(super) static GRANITE: Family = Family {
     pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: false,
     accept: accepted::like_llama,
-    graph,
+    recipe,
 };
 
 /// Granite 3 with experts.
@@ -29,7 +28,7 @@ pub(super) static GRANITE_MOE: Family = Family {
         file has one",
     classes: &[("granitemoe", "GraniteMoeForCausalLM"), ("granitemoeshared", "GraniteMoeSharedForCausalLM")],
     accept: accepted::like_llama_with_experts,
-    graph: |source| {
+    recipe: |source| {
         let stored = Stored::Fused {
             input: "block_sparse_moe.input_linear.weight",
             output: "block_sparse_moe.output_linear.weight",
@@ -43,14 +42,10 @@ pub(super) static GRANITE_MOE: Family = Family {
             gate: None,
         });
         let experts = Experts::required(source, stored, "block_sparse_moe.router.layer", shared)?;
-        decoder(source, &Recipe { experts: Some(experts), ..recipe(source)? })
+        Ok(Recipe { experts: Some(experts), ..recipe(source)? })
     },
     ..GRANITE
 };
-
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    decoder(source, &recipe(source)?)
-}
 
 fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let factor = |gguf, folder| -> Result<f32, ModelError> {

@@ -4,15 +4,11 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
-    frame::decoder,
     recipe::{self, HeadNorms, Instead, Recipe},
 };
-use crate::{
-    ir::Graph,
-    model::{
-        Container, ModelConfig, ModelError,
-        config::{Fields, only, required},
-    },
+use crate::model::{
+    Container, ModelConfig, ModelError,
+    config::{Fields, only, required},
 };
 use ygg_kernels::{Gating, RopePairing, Routing};
 
@@ -27,7 +23,7 @@ pub(super) static LFM2: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: true,
     accept,
-    graph,
+    recipe,
 };
 
 /// LFM 2 with experts.
@@ -47,7 +43,7 @@ pub(super) static LFM2_MOE: Family = Family {
             Container::Folder => only("conv_bias", fields.flag("conv_bias")?, false, "no biases"),
         }
     },
-    graph: |source| {
+    recipe: |source| {
         let mut recipe = recipe(source)?;
         let experts = Experts::required(source, EXPERTS, "feed_forward.gate", None)?;
         let (normalised, scale, is_biased) = match source.fields.container() {
@@ -79,7 +75,7 @@ pub(super) static LFM2_MOE: Family = Family {
         let key = source.key("leading_dense_block_count", "num_dense_layers");
         let dense = required(source.fields.count(&key)?, &key, "how many of the first layers have MLPs")?;
         recipe.layers.iter_mut().take(dense).for_each(|layer| layer.is_routed = false);
-        decoder(source, &recipe)
+        Ok(recipe)
     },
 };
 
@@ -153,10 +149,6 @@ fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
     let indices = fields.counts("full_attn_idxs")?;
     let attends = |layer| indices.as_ref().is_none_or(|indices| indices.contains(&layer));
     Ok((0..config.layers).map(attends).collect())
-}
-
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    decoder(source, &recipe(source)?)
 }
 
 fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {

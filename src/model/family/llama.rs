@@ -4,10 +4,9 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
-    frame::decoder,
     recipe::Recipe,
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 
 /// Llama 2 and 3, SmolLM 2, TinyLlama; Mistral, Ministral and Mixtral, whose GGUF files call themselves llama.
 pub(in crate::model) static LLAMA: Family = Family {
@@ -24,13 +23,13 @@ pub(in crate::model) static LLAMA: Family = Family {
     pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: false,
     accept: accepted::like_llama_with_experts,
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let experts = Experts::read(source, Stored::BY_NUMBER, "block_sparse_moe.gate", None)?;
     let recipe = Recipe { experts, ..Recipe::llama(source.config) };
     // The window of a folder that calls itself llama means nothing; a GGUF file has one only if the model does.
     let has_window = source.fields.text("model_type")? != Some("llama");
-    decoder(source, &if has_window { recipe.windowed(source, |_| true)? } else { recipe })
+    Ok(if has_window { recipe.windowed(source, |_| true)? } else { recipe })
 }

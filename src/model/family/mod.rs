@@ -10,6 +10,7 @@ mod eagle3;
 mod ernie4_5moe;
 mod experts;
 mod frame;
+mod further;
 mod gemma;
 mod gemma4;
 mod gpt_oss;
@@ -40,10 +41,12 @@ use ygg_kernels::RopePairing;
 
 pub(super) use block::BLOCK;
 pub(super) use eagle3::EAGLE3;
+pub(super) use further::FurtherLayer;
 pub(super) use hidden_state::HiddenStateGraph;
 pub(super) use llama::LLAMA;
 pub(super) use weights::Naming;
 
+use self::recipe::Recipe;
 use super::{Container, ModelConfig, ModelError, TensorTable, config::Fields};
 use crate::ir::{Graph, verify};
 
@@ -92,8 +95,8 @@ pub struct Family {
     /// Refuses configurations that mean something else than the graph, and puts right what the family states in its own
     /// way.
     pub(super) accept: fn(&dyn Fields, &mut ModelConfig) -> Result<(), ModelError>,
-    /// Builds the graph.
-    graph: fn(&Source<'_>) -> Result<Graph, ModelError>,
+    /// How its graph differs from Llama's.
+    recipe: fn(&Source<'_>) -> Result<Recipe, ModelError>,
 }
 
 /// What a graph is built from.
@@ -173,14 +176,16 @@ impl Family {
         })
     }
 
-    /// The verified graph of a model. Its weights carry the names of their tensors in the table.
+    /// The verified graph of a model, whose weights carry the names of their tensors in the table, and the layer that
+    /// predicts a further token, if its files have one.
     ///
     /// # Errors
     /// [`ModelError`] for a tensor that is missing, has another shape, or is one that the graph does not compute.
-    pub(super) fn graph(&self, source: &Source<'_>) -> Result<Graph, ModelError> {
-        let graph = (self.graph)(source)?;
+    pub(super) fn graph(&self, source: &Source<'_>) -> Result<(Graph, Option<FurtherLayer>), ModelError> {
+        let recipe = (self.recipe)(source)?;
+        let graph = frame::decoder(source, &recipe)?;
         verify::verify(&graph)?;
-        Ok(graph)
+        Ok((graph, FurtherLayer::of(source, recipe)))
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::{
     Family, Source, accepted,
-    frame::decoder,
     recipe::{HeadNorms, Norms, Recipe},
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// OLMo 2.
@@ -18,10 +17,10 @@ pub(super) static OLMO2: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
     accept: accepted::like_llama,
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let llama = Recipe::llama(source.config);
-    decoder(source, &Recipe { norms: Norms::After, head_norms: HeadNorms::AllHeads, ..llama })
+    Ok(Recipe { norms: Norms::After, head_norms: HeadNorms::AllHeads, ..llama })
 }

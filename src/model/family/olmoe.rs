@@ -3,10 +3,9 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
-    frame::decoder,
     recipe::{HeadNorms, Recipe},
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// OLMoE.
@@ -34,15 +33,15 @@ pub(super) static OLMOE: Family = Family {
         clipped("olmoe.attention.clamp_kqv")?;
         accepted::like_llama_with_experts(fields, config)
     },
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", None)?.normalised_by(
         source,
         "norm_topk_prob",
         false,
     )?;
     let llama = Recipe::llama(source.config);
-    decoder(source, &Recipe { head_norms: HeadNorms::AllHeads, experts: Some(experts), ..llama })
+    Ok(Recipe { head_norms: HeadNorms::AllHeads, experts: Some(experts), ..llama })
 }

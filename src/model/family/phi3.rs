@@ -1,8 +1,8 @@
 //! Phi 3: Llama whose files hold queries, keys and values in one tensor, and gate and up in one; heads may turn in
 //! part.
 
-use super::{Family, Source, accepted, frame::decoder, recipe::Recipe};
-use crate::{ir::Graph, model::ModelError};
+use super::{Family, Source, accepted, recipe::Recipe};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// Phi 3, 3.5 and 4, and their mini models.
@@ -18,10 +18,10 @@ pub(super) static PHI3: Family = Family {
         accepted::common(fields, config)?;
         accepted::activation(fields, &["hidden_act"], "silu")
     },
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let recipe = Recipe { has_fused_tensors: true, ..Recipe::llama(source.config) };
-    decoder(source, &recipe.windowed(source, |_| true)?)
+    recipe.windowed(source, |_| true)
 }

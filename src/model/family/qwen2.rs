@@ -2,10 +2,9 @@
 
 use super::{
     Family, Source, accepted,
-    frame::decoder,
     recipe::{Biases, Recipe},
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// Qwen 2, 2.5 and 2.5 Coder; DeepSeek R1 Distill Qwen.
@@ -18,12 +17,12 @@ pub(super) static QWEN2: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
     accept: accepted::like_llama,
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let recipe = Recipe { biases: Biases::Inputs, ..Recipe::llama(source.config) };
-    decoder(source, &optional_window(source, recipe)?)
+    optional_window(source, recipe)
 }
 
 /// The window of models that have one only if `use_sliding_window` says so; then in the layers from `max_window_layers`

@@ -4,17 +4,13 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Shared, SharedStored, Stored},
-    frame::decoder,
     qwen2::optional_window,
     qwen3moe::route_layers,
     recipe::{Biases, Recipe},
 };
-use crate::{
-    ir::Graph,
-    model::{
-        ModelError,
-        config::{only, required},
-    },
+use crate::model::{
+    ModelError,
+    config::{only, required},
 };
 use ygg_kernels::RopePairing;
 
@@ -32,7 +28,7 @@ pub(super) static QWEN2MOE: Family = Family {
         only("qkv_bias", fields.flag("qkv_bias")?, true, "biases of queries, keys and values")?;
         accepted::like_llama_with_experts(fields, config)
     },
-    graph,
+    recipe,
 };
 
 /// The MLP that all rows share, with its gate.
@@ -44,7 +40,7 @@ pub(super) fn shared(source: &Source<'_>) -> Result<Shared, ModelError> {
     Ok(Shared { feed_forward, stored, gate: Some("mlp.shared_expert_gate") })
 }
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let shared = shared(source)?;
     // GGUF files do not say it: no published model divides by the sum.
     let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", Some(shared))?.normalised_by(
@@ -55,5 +51,5 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     let llama = Recipe::llama(source.config);
     let mut recipe = Recipe { biases: Biases::Inputs, experts: Some(experts), ..llama };
     route_layers(source, &mut recipe)?;
-    decoder(source, &optional_window(source, recipe)?)
+    optional_window(source, recipe)
 }

@@ -2,11 +2,10 @@
 
 use super::{
     Family, Source, accepted,
-    frame::decoder,
     qwen2::optional_window,
     recipe::{HeadNorms, Recipe},
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// Qwen 3, dense.
@@ -19,10 +18,10 @@ pub(super) static QWEN3: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
     accept: accepted::like_llama,
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let recipe = Recipe { head_norms: HeadNorms::EachHead, ..Recipe::llama(source.config) };
-    decoder(source, &optional_window(source, recipe)?)
+    optional_window(source, recipe)
 }

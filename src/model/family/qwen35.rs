@@ -2,7 +2,7 @@
 
 use super::{
     Family, Source, accepted,
-    frame::decoder,
+    further::FurtherNames,
     recipe::{self, HeadNorms, Instead, Recipe},
 };
 use crate::model::{
@@ -25,7 +25,7 @@ pub(super) static QWEN35: Family = Family {
         accepted::common(fields, config)?;
         accept(fields, config)
     },
-    graph: |source| decoder(source, &recipe(source)?),
+    recipe,
 };
 
 /// How many layers follow each other to the next one that attends, where a file does not say.
@@ -137,9 +137,12 @@ pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
         (true, true) => (LANGUAGE_NAMES, Some(LANGUAGE_LAYERS)),
     };
     let layers = source.config.layers;
-    let further = if is_folder { 0 } else { source.fields.count(&further_key(source.config))?.unwrap_or(0) };
+    let of_further = if is_folder { "mtp_num_hidden_layers".to_owned() } else { further_key(source.config) };
+    let further = source.fields.count(&of_further)?.unwrap_or(usize::from(is_folder));
     let mut others: Vec<String> = OTHERS.map(str::to_owned).to_vec();
-    others.extend((layers..layers + further).map(|layer| format!("blk.{layer}.")));
+    if !is_folder {
+        others.extend((layers..layers + further).map(|layer| format!("blk.{layer}.")));
+    }
     let mut recipe = Recipe {
         head_norms: HeadNorms::EachHead,
         has_gates: true,
@@ -149,6 +152,7 @@ pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
         names,
         before_layers,
         others,
+        further: (further == 1).then(|| FurtherNames::of(source)),
         ..Recipe::llama(source.config)
     };
     for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {

@@ -4,12 +4,11 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
-    frame::decoder,
     qwen2moe::shared,
     qwen35,
     recipe::Recipe,
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// Qwen 3.5 with experts.
@@ -29,18 +28,18 @@ pub(super) static QWEN35MOE: Family = Family {
         accepted::common_with_experts(fields, config)?;
         qwen35::accept(fields, config)
     },
-    graph,
+    recipe,
 };
 
 /// What ends the name of a tensor with all experts' gates and ups.
 const FUSED_INPUT: &str = "mlp.experts.gate_up_proj";
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     // Folders as published have the former; those that transformers writes have a tensor for each expert.
     let stored = match source.tensors.keys().any(|name| name.ends_with(FUSED_INPUT)) {
         true => Stored::Fused { input: FUSED_INPUT, output: "mlp.experts.down_proj" },
         false => Stored::BY_NAME,
     };
     let experts = Experts::required(source, stored, "mlp.gate", Some(shared(source)?))?;
-    decoder(source, &Recipe { experts: Some(experts), ..qwen35::recipe(source)? })
+    Ok(Recipe { experts: Some(experts), ..qwen35::recipe(source)? })
 }

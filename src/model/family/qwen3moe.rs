@@ -3,11 +3,10 @@
 use super::{
     Family, Source, accepted,
     experts::{Experts, Stored},
-    frame::decoder,
     qwen2::optional_window,
     recipe::{HeadNorms, Recipe},
 };
-use crate::{ir::Graph, model::ModelError};
+use crate::model::ModelError;
 use ygg_kernels::RopePairing;
 
 /// Qwen 3 with experts.
@@ -20,10 +19,10 @@ pub(super) static QWEN3MOE: Family = Family {
     pairing: |_| RopePairing::Halves,
     is_tied_by_default: false,
     accept: accepted::like_llama_with_experts,
-    graph,
+    recipe,
 };
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     // GGUF files do not say it: all published models divide by the sum.
     let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", None)?.normalised_by(
         source,
@@ -33,7 +32,7 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
     let mut recipe =
         Recipe { head_norms: HeadNorms::EachHead, experts: Some(experts), ..Recipe::llama(source.config) };
     route_layers(source, &mut recipe)?;
-    decoder(source, &optional_window(source, recipe)?)
+    optional_window(source, recipe)
 }
 
 /// Leaves MLPs in the layers in which the configuration says that there are some.

@@ -5,6 +5,7 @@ use std::slice::SliceIndex;
 use super::{
     Source,
     experts::{ExpertWeights, Experts},
+    further::FurtherNames,
     layer_inputs::{LayerInputWeights, LayerInputs},
 };
 use crate::{
@@ -138,6 +139,8 @@ pub(super) struct Recipe {
     pub(super) before_layers: Option<&'static str>,
     /// What the names of tensors begin with that belong to other graphs of the file.
     pub(super) others: Vec<String>,
+    /// What the layer that predicts a further token is called, where the files may have one.
+    pub(super) further: Option<FurtherNames>,
 }
 
 impl Recipe {
@@ -178,6 +181,7 @@ impl Recipe {
             names: &[],
             before_layers: None,
             others: Vec::new(),
+            further: None,
         }
     }
 

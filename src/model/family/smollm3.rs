@@ -1,7 +1,7 @@
 //! SmolLM 3: Llama, of whose layers some do not turn queries and keys.
 
-use super::{Family, Source, accepted, frame::decoder, qwen2::optional_window, recipe::Recipe};
-use crate::{ir::Graph, model::ModelError};
+use super::{Family, Source, accepted, qwen2::optional_window, recipe::Recipe};
+use crate::model::ModelError;
 
 /// SmolLM 3.
 pub(super) static SMOLLM3: Family = Family {
@@ -13,13 +13,13 @@ pub(super) static SMOLLM3: Family = Family {
     pairing: accepted::adjacent_in_gguf,
     is_tied_by_default: true,
     accept: accepted::like_llama,
-    graph,
+    recipe,
 };
 
 /// One layer of so many does not turn where a file does not say; no GGUF file does.
 const INTERVAL: usize = 4;
 
-fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
+fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let mut recipe = Recipe::llama(source.config);
     let interval = source.fields.count("no_rope_layer_interval")?.unwrap_or(INTERVAL);
     // 1 for a layer that turns, whatever the name says.
@@ -35,5 +35,5 @@ fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
         let is_turned = turns.as_ref().map_or((number + 1) % interval != 0, |turns| turns[number] != 0);
         layer.rope = layer.rope.filter(|_| is_turned);
     }
-    decoder(source, &optional_window(source, recipe)?)
+    optional_window(source, recipe)
 }

@@ -16,6 +16,8 @@ pub(in crate::model) struct Naming {
     pub(in crate::model) layers: &'static str,
     /// Whether the name of a layer has its index.
     pub(in crate::model) has_index: bool,
+    /// The index of the first layer.
+    pub(in crate::model) first: usize,
     /// Names that are others here: those asked for, and what files have.
     pub(in crate::model) renamed: &'static [(&'static str, &'static str)],
 }
@@ -27,12 +29,16 @@ impl Naming {
             Container::Gguf => "blk.",
             Container::Folder => "model.layers.",
         };
-        Self { container, layers, has_index: true, renamed: &[] }
+        Self { container, layers, has_index: true, first: 0, renamed: &[] }
     }
 
     /// What the names of weights of one layer begin with.
     fn layer(self, layer: usize) -> String {
-        if self.has_index { format!("{}{layer}.", self.layers) } else { self.layers.to_owned() }
+        if self.has_index {
+            format!("{}{}.", self.layers, self.first + layer)
+        } else {
+            self.layers.to_owned()
+        }
     }
 
     /// The weight that GGUF files and Hugging Face folders call by these names.

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     model::{
-        ConfigKeys, Family, GgufVocabulary, Identity, ModelConfig, ModelError, Parts, TensorInfo,
-        VocabularySource,
+        ConfigKeys, Family, GgufVocabulary, HiddenStateParts, Identity, ModelConfig, ModelError, Parts,
+        TensorInfo, VocabularySource,
         config::{Fields, Own, Turned, equal, required},
         family::Source,
     },
@@ -44,7 +44,8 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
     let config = config(&file, bytes, file_name, &vocabulary)?;
     let read = RefCell::new(ROPE_TENSORS.map(str::to_owned).to_vec());
     let source = Source { config: &config, fields: &file, tensors: &file.tensors, bytes, read: &read };
-    let graph = config.family.graph(&source)?;
+    let (graph, further) = config.family.graph(&source)?;
+    let further = further.map(|f| HiddenStateParts::further(f, &config, &file.tensors, &identity));
     let mut stop_tokens: Vec<u32> = vocabulary.eos.into_iter().collect();
     if let Some(end_of_turn) = token_id(&file, "tokenizer.ggml.eot_token_id", config.vocabulary)?
         && !stop_tokens.contains(&end_of_turn)
@@ -54,6 +55,7 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
     Ok(Parts {
         config,
         graph,
+        further,
         vocabulary: VocabularySource::Gguf(vocabulary),
         chat_template: file.text("tokenizer.chat_template")?.map(str::to_owned),
         stop_tokens,

@@ -60,7 +60,8 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
     let bytes: Vec<&[u8]> = folder.shards.iter().map(|(_, bytes)| *bytes).collect();
     let read = RefCell::default();
     let source = Source { config: &config, fields: &json, tensors: &tensors, bytes: &bytes, read: &read };
-    let graph = config.family.graph(&source).map_err(|e| e.in_file(folder.path))?;
+    let (graph, further) = config.family.graph(&source).map_err(|e| e.in_file(folder.path))?;
+    let further = further.map(|f| HiddenStateParts::further(f, &config, &tensors, &identity));
     let side_file = |bytes: &Option<Vec<u8>>, name: &str| {
         bytes.as_deref().map(Object::parse).transpose().map_err(in_file(name))
     };
@@ -83,6 +84,7 @@ pub(in crate::model) fn describe(folder: FolderBytes<'_>) -> Result<Parts, Model
     };
     Ok(Parts {
         graph,
+        further,
         vocabulary: VocabularySource::Json { tokenizer: folder.tokenizer, config: folder.tokenizer_config },
         chat_template: template,
         stop_tokens,
