@@ -9,7 +9,6 @@ use ygg_profiler::DrafterName;
 
 use crate::{
     engine::{DraftModel, Error, Hint, Loaded, drafter_file},
-    model::Model,
     plan::{DrafterFile, DrafterKind, ProfiledModel},
     speculate::CorpusStore,
 };
@@ -26,10 +25,10 @@ fn store_file(loaded: &Loaded, path: &Path) -> Result<DrafterFile, Error> {
 /// The drafter models, each once, named `model`, or `model_hidden` where it reads hidden rows, and `model_mtp` if it is a layer
 /// in the verifier's own files, which comes after those that were given; further ones of a name get the suffix `_2`, `_3`
 /// and so on. With them the block drafters, which are named `block`.
-fn draft_models(verifier: &Model, paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Error> {
+fn draft_models(verifier: &Loaded, paths: &[PathBuf]) -> Result<[Vec<(String, DrafterFile)>; 2], Error> {
     let mut both = [Vec::new(), Vec::new()];
     let given = paths.iter().map(|path| DraftModel::open(path));
-    for model in given.chain(DraftModel::further(verifier).map(Ok)) {
+    for model in given.chain(DraftModel::further(verifier.model()).map(Ok)) {
         let model = model?;
         let file = model.file()?;
         let is_block = model.is_block();
@@ -114,7 +113,7 @@ pub(super) fn drafters_of(
 ) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
     let asked = &options.drafters;
     let is_asked = |name: &str| asked.iter().any(|asked| asked == name);
-    let [draft_models, block_drafters] = draft_models(loaded.model(), &options.draft_models)?;
+    let [draft_models, block_drafters] = draft_models(loaded, &options.draft_models)?;
     let store = options.store.as_deref().map(|path| store_file(loaded, path)).transpose()?;
     let of_store = ["retrieval", "prior"].into_iter().find(|name| is_asked(name));
     if let (None, Some(name)) = (&store, of_store) {

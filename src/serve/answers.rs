@@ -271,8 +271,16 @@ impl Frame {
     }
 
     /// A chunk of a chat's stream with this delta.
-    pub(super) fn delta(&self, delta: Value, reason: Option<&str>) -> Value {
-        let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": reason}]);
+    pub(super) fn delta(
+        &self,
+        delta: Value,
+        noted: Option<&[Noted]>,
+        reason: Option<&str>,
+        tokenizer: &Tokenizer,
+    ) -> Value {
+        let log_probs = noted.map(|noted| self.log_probs(noted, tokenizer));
+        let choice =
+            json!([{"index": self.choice, "delta": delta, "logprobs": log_probs, "finish_reason": reason}]);
         self.object("chat.completion.chunk", choice)
     }
 
@@ -299,6 +307,8 @@ pub(super) struct Usage {
     pub(super) completion_tokens: usize,
     /// Tokens of its prompts whose keys and values were there before the request.
     pub(super) cached_tokens: usize,
+    /// Tokens of its answers that are thoughts.
+    pub(super) thought_tokens: usize,
 }
 
 impl Usage {
@@ -309,23 +319,24 @@ impl Usage {
     }
 
     pub(super) fn json(&self) -> Value {
-        let Self { prompt_tokens, completion_tokens, cached_tokens } = self;
+        let Self { prompt_tokens, completion_tokens, cached_tokens, thought_tokens } = self;
         json!({
             "prompt_tokens": prompt_tokens,
             "completion_tokens": completion_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
             "prompt_tokens_details": {"cached_tokens": cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": thought_tokens},
         })
     }
 
     /// By the names of `/v1/responses`.
     pub(super) fn of_response(&self) -> Value {
-        let Self { prompt_tokens, completion_tokens, cached_tokens } = self;
+        let Self { prompt_tokens, completion_tokens, cached_tokens, thought_tokens } = self;
         json!({
             "input_tokens": prompt_tokens,
             "input_tokens_details": {"cached_tokens": cached_tokens, "cache_write_tokens": prompt_tokens.saturating_sub(*cached_tokens)},
             "output_tokens": completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": thought_tokens},
             "total_tokens": prompt_tokens + completion_tokens,
         })
     }

@@ -194,8 +194,8 @@ fn answer(model: &str, choices: &Choices, texts: &[String]) -> Value {
     };
     let usage = Usage {
         prompt_tokens: choices.prompt_token_ids.len(),
-        completion_tokens: 0,
         cached_tokens: choices.report.reused_tokens,
+        ..Usage::default()
     };
     json!({
         "object": "choose",

@@ -23,11 +23,11 @@ use super::{
     ending::Ending,
     log_probs::{self, Noted, Offsets},
     queue::{Delivery, ReadPrompt, Sent},
+    reading::{AnswerForm, AnswerReader},
     requests::PromptReading,
     response_events::{self, Made, Responding},
     routes::{drained, late},
     steps::{self, StepView},
-    tool_calls::CallsOfAnswer,
 };
 
 /// State of a request that is being answered.
@@ -49,8 +49,10 @@ pub(super) struct Answering {
     pub(super) read: Option<ReadPrompt>,
     /// Where the tokens of the answer begin in its text.
     pub(super) offsets: Offsets,
-    /// The calls of the answer, if it may make any.
-    pub(super) calls: Option<CallsOfAnswer>,
+    /// How answers are written, where they may be more than text.
+    pub(super) form: Option<AnswerForm>,
+    /// What reads the answer then.
+    pub(super) reader: Option<AnswerReader>,
     /// The response that the answer is, at `/v1/responses`.
     pub(super) responding: Option<Responding>,
     pub(super) events: UnboundedReceiver<Delivery>,
@@ -67,6 +69,7 @@ impl Answering {
             self.usage.completion_tokens -= report.tokens;
         }
         self.frame.choice += 1;
+        self.reader = self.form.as_ref().map(AnswerForm::reader);
         self.offsets = Offsets::default();
         self.frame.choice == self.echoes.len()
     }
@@ -165,27 +168,28 @@ impl EventBody {
             return end.into_iter().for_each(|status| self.end(status));
         }
         match event {
-            Event::Token { id, text, log_probs: _ } if self.answering.calls.is_some() => {
-                let Answering { calls, loaded, .. } = &mut self.answering;
-                let calls = calls.as_mut().expect("it was asked");
-                calls.push(id, &text, loaded.tokenizer());
-                self.send_calls(None);
-            }
             Event::Token { id, text, log_probs } => {
                 let noted = self.answering.note(id, log_probs).map(|noted| [noted]);
-                let tokenizer = self.answering.loaded.tokenizer();
+                let Answering { reader, loaded, .. } = &mut self.answering;
+                let tokenizer = loaded.tokenizer();
                 let of_steps = self.steps.as_mut().map(|steps| steps.token(step.as_ref(), tokenizer));
+                if let Some(reader) = reader {
+                    reader.push(id, &text, tokenizer);
+                    return self.send_read(noted.as_ref().map(<[Noted; 1]>::as_slice), None, of_steps);
+                }
                 if !text.is_empty() || noted.is_some() || of_steps.is_some() {
                     self.piece(&text, noted.as_ref().map(<[Noted; 1]>::as_slice), None, of_steps);
                 }
             }
             Event::Finished { reason: FinishReason::Cancelled, .. } => self.fail(&drained()),
             Event::Finished { reason, text, report } => {
-                if self.answering.calls.is_some() {
-                    self.send_calls(Some((reason, &text)));
+                let of_steps = self.steps.as_ref().map(|_| steps::report(&report));
+                if let Some(reader) = &mut self.answering.reader {
+                    reader.end(&text);
+                    self.answering.usage.thought_tokens += reader.thought_tokens();
+                    self.send_read(None, Some(reason), of_steps);
                 } else {
                     let none = self.answering.reports_log_probs && !text.is_empty();
-                    let of_steps = self.steps.as_ref().map(|_| steps::report(&report));
                     self.piece(&text, none.then_some(&[]), Some(reason), of_steps);
                 }
                 if !self.answering.finish_choice(&report) {
@@ -200,19 +204,29 @@ impl EventBody {
         }
     }
 
-    /// Sends what is new of the text and the calls of an answer that may make some; at its end with the last text.
-    fn send_calls(&mut self, end: Option<(FinishReason, &str)>) {
-        let Answering { calls, frame, .. } = &mut self.answering;
-        let calls = calls.as_mut().expect("an answer that may call");
-        if let Some((_, rest)) = end {
-            calls.end(rest);
+    /// Sends what the answer's reader found, the first chunk with what is said of the token; at its end its reason.
+    fn send_read(
+        &mut self,
+        noted: Option<&[Noted]>,
+        reason: Option<FinishReason>,
+        mut of_steps: Option<Value>,
+    ) {
+        let Answering { reader, frame, loaded, .. } = &mut self.answering;
+        let reader = reader.as_mut().expect("an answer that is read");
+        let mut deltas: Vec<(Value, Option<&str>)> =
+            reader.deltas(frame).into_iter().map(|delta| (delta, None)).collect();
+        if let Some(reason) = reason {
+            deltas.push((json!({}), Some(reader.reason(reason))));
+        } else if deltas.is_empty() && (noted.is_some() || of_steps.is_some()) {
+            deltas.push((json!({"content": ""}), None));
         }
-        for delta in calls.deltas(frame) {
-            let chunk = frame.delta(delta, None);
-            self.ready.push_back(event(&chunk));
-        }
-        if let Some((reason, _)) = end {
-            let chunk = frame.delta(json!({}), Some(calls.reason(reason)));
+        let mut noted = noted;
+        let last = deltas.len().saturating_sub(1);
+        for (place, (delta, reason)) in deltas.into_iter().enumerate() {
+            let mut chunk = frame.delta(delta, noted.take(), reason, loaded.tokenizer());
+            if let Some(of_steps) = of_steps.take_if(|_| place == last) {
+                chunk["yggc"] = of_steps;
+            }
             self.ready.push_back(event(&chunk));
         }
     }

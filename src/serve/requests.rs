@@ -23,6 +23,7 @@ use super::{
     messages::MessageBody,
     numbers::{self, Numbers, Others},
     prefill,
+    reading::is_wanted,
     settings::Limits,
     structured::ResponseFormat,
     tools::{ChoiceBody, Tools, ToolsBody},
@@ -55,6 +56,8 @@ struct Body {
     tools: Option<Vec<Json>>,
     tool_choice: Option<ChoiceBody>,
     parallel_tool_calls: Option<bool>,
+    reasoning_format: Option<Json>,
+    separate_reasoning: Option<bool>,
     // Of a completion.
     prompt: Option<PromptBody>,
     echo: Option<bool>,
@@ -107,6 +110,8 @@ pub(super) struct Asked {
     pub(super) token_names: TokenNames,
     /// What the answer may call.
     pub(super) tools: Option<Tools>,
+    /// Whether what the model thinks is told from its answer.
+    pub(super) tells_thoughts: bool,
     /// What is told of the tokens of its prompts.
     pub(super) reading: Option<PromptReading>,
     /// What a response of `/v1/responses` repeats of its request.
@@ -186,6 +191,8 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
         let what = "expected none with `tools` that may be called, found one; set `tool_choice` to none";
         return Err(Refused::field("response_format", what));
     }
+    let tells_thoughts = is_wanted(body.reasoning_format.as_ref(), body.separate_reasoning)
+        .map_err(|what| Refused::field("reasoning_format", what))?;
     if messages.is_empty() {
         return Err(Refused::field("messages", "expected at least one message, found none"));
     }
@@ -225,7 +232,7 @@ pub(super) fn chat(body: &[u8], defaults: &Defaults<'_>) -> Result<Asked, Refuse
     let mut asked = body.asked(request, &numbers, defaults)?;
     asked.request.constraint = constraint;
     let reading = PromptReading::new(None, numbers.integer(&numbers::PROMPT_LOG_PROBS).map(count), false);
-    Ok(Asked { tools, reading: whole(reading, asked.delivery)?, ..asked })
+    Ok(Asked { tools, tells_thoughts, reading: whole(reading, asked.delivery)?, ..asked })
 }
 
 /// Parses a body of `/v1/completions`.
@@ -326,9 +333,18 @@ impl Body {
             Some(true) => TokenNames::Ids,
             Some(false) | None => TokenNames::Texts,
         };
-        let model = self.model;
-        let (tools, reading, response) = (None, None, None);
-        Ok(Asked { request, model, drafter, choices, delivery, token_names, tools, reading, response })
+        Ok(Asked {
+            request,
+            model: self.model,
+            drafter,
+            choices,
+            delivery,
+            token_names,
+            tools: None,
+            tells_thoughts: false,
+            reading: None,
+            response: None,
+        })
     }
 
     fn adjustment(&self, numbers: &Numbers) -> Result<Adjustment, Refused> {

@@ -29,6 +29,7 @@ pub(super) struct Responding {
 /// An item of the output.
 #[derive(Debug)]
 enum Item {
+    Thought(String),
     Message(String),
     Call { id: String, name: String, arguments: String },
 }
@@ -63,6 +64,9 @@ impl Responding {
 
     /// More of the answer: a delta of a chat.
     fn delta(&mut self, delta: &Value, out: &mut Vec<Value>) {
+        if let Some(text) = delta["reasoning_content"].as_str().filter(|text| !text.is_empty()) {
+            self.thought(text, out);
+        }
         if let Some(text) = delta["content"].as_str().filter(|text| !text.is_empty()) {
             self.text(text, out);
         }
@@ -90,6 +94,19 @@ impl Responding {
         self.event("response.output_text.delta", delta, out);
     }
 
+    fn thought(&mut self, text: &str, out: &mut Vec<Value>) {
+        if !(self.is_open && matches!(self.items.last(), Some(Item::Thought(_)))) {
+            self.open(Item::Thought(String::new()), out);
+        }
+        if let Some(Item::Thought(so_far)) = self.items.last_mut() {
+            so_far.push_str(text);
+        }
+        let place = self.items.len() - 1;
+        let delta =
+            json!({"item_id": self.id(place), "output_index": place, "content_index": 0, "delta": text});
+        self.event("response.reasoning_text.delta", delta, out);
+    }
+
     fn arguments(&mut self, text: &str, out: &mut Vec<Value>) {
         if let Some(Item::Call { arguments, .. }) = self.items.last_mut() {
             arguments.push_str(text);
@@ -106,13 +123,18 @@ impl Responding {
         self.is_open = true;
         let place = self.items.len() - 1;
         let mut begun = self.item(place, "in_progress");
-        let is_message = matches!(self.items[place], Item::Message(_));
-        if is_message {
+        let part = match self.items[place] {
+            Item::Message(_) => {
+                Some(json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []}))
+            }
+            Item::Thought(_) => Some(json!({"type": "reasoning_text", "text": ""})),
+            Item::Call { .. } => None,
+        };
+        if part.is_some() {
             begun["content"] = json!([]);
         }
         self.event("response.output_item.added", json!({"output_index": place, "item": begun}), out);
-        if is_message {
-            let part = json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []});
+        if let Some(part) = part {
             let part =
                 json!({"item_id": self.id(place), "output_index": place, "content_index": 0, "part": part});
             self.event("response.content_part.added", part, out);
@@ -127,6 +149,12 @@ impl Responding {
         let place = self.items.len() - 1;
         let (id, item) = (self.id(place), self.item(place, status));
         match &self.items[place] {
+            Item::Thought(text) => {
+                let done = json!({"item_id": id, "output_index": place, "content_index": 0, "text": text});
+                self.event("response.reasoning_text.done", done, out);
+                let part = json!({"item_id": id, "output_index": place, "content_index": 0, "part": item["content"][0]});
+                self.event("response.content_part.done", part, out);
+            }
             Item::Message(text) => {
                 let done = json!({"item_id": id, "output_index": place, "content_index": 0, "text": text, "logprobs": []});
                 self.event("response.output_text.done", done, out);
@@ -144,7 +172,7 @@ impl Responding {
 
     /// The answer is over.
     fn end(&mut self, reason: FinishReason, usage: Value, out: &mut Vec<Value>) {
-        if self.items.is_empty() {
+        if self.items.iter().all(|item| matches!(item, Item::Thought(_))) {
             self.open(Item::Message(String::new()), out);
         }
         let is_cut = reason == FinishReason::Length;
@@ -177,6 +205,7 @@ impl Responding {
 
     fn id(&self, place: usize) -> String {
         let kind = match self.items[place] {
+            Item::Thought(_) => "rs",
             Item::Message(_) => "msg",
             Item::Call { .. } => "fc",
         };
@@ -186,6 +215,10 @@ impl Responding {
     fn item(&self, place: usize, status: &str) -> Value {
         let id = self.id(place);
         match &self.items[place] {
+            Item::Thought(text) => {
+                let part = json!({"type": "reasoning_text", "text": text});
+                json!({"type": "reasoning", "id": id, "status": status, "summary": [], "content": [part]})
+            }
             Item::Message(text) => {
                 let part = json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
                 json!({"type": "message", "id": id, "status": status, "role": "assistant", "content": [part]})
@@ -217,10 +250,10 @@ pub(super) fn take(answering: &mut Answering, event: Event) -> Made {
     let mut events = Vec::new();
     match event {
         Event::Token { id, text, .. } => {
-            let deltas = match &mut answering.calls {
-                Some(calls) => {
-                    calls.push(id, &text, answering.loaded.tokenizer());
-                    calls.deltas(&answering.frame)
+            let deltas = match &mut answering.reader {
+                Some(reader) => {
+                    reader.push(id, &text, answering.loaded.tokenizer());
+                    reader.deltas(&answering.frame)
                 }
                 None => vec![json!({"content": text})],
             };
@@ -233,10 +266,11 @@ pub(super) fn take(answering: &mut Answering, event: Event) -> Made {
             Made { events: responding(answering).fail(&refused), end: Some(refused.status) }
         }
         Event::Finished { reason, text, report } => {
-            let deltas = match &mut answering.calls {
-                Some(calls) => {
-                    calls.end(&text);
-                    calls.deltas(&answering.frame)
+            let deltas = match &mut answering.reader {
+                Some(reader) => {
+                    reader.end(&text);
+                    answering.usage.thought_tokens += reader.thought_tokens();
+                    reader.deltas(&answering.frame)
                 }
                 None => vec![json!({"content": text})],
             };

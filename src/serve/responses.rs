@@ -266,23 +266,30 @@ struct Message {
     content: Option<String>,
     calls: Vec<Json>,
     answered: Option<String>,
+    thought: Option<String>,
 }
 
 impl Message {
+    /// Whether it is what an answer thought, and no more so far.
+    fn is_thought(&self) -> bool {
+        self.thought.is_some() && self.content.is_none() && self.calls.is_empty()
+    }
+
     fn json(self) -> Json {
-        let Self { role, content, calls, answered } = self;
+        let Self { role, content, calls, answered, thought } = self;
         let mut entries = vec![("role".to_owned(), string(role))];
         entries.push(("content".to_owned(), content.map_or(Json::Null, Json::String)));
         if !calls.is_empty() {
             entries.push(("tool_calls".to_owned(), Json::Array(calls)));
         }
         entries.extend(answered.map(|id| ("tool_call_id".to_owned(), string(id))));
+        entries.extend(thought.map(|text| ("reasoning_content".to_owned(), string(text))));
         Json::Object(entries)
     }
 }
 
 fn said(role: impl Into<String>, content: String) -> Message {
-    Message { role: role.into(), content: Some(content), calls: Vec::new(), answered: None }
+    Message { role: role.into(), content: Some(content), calls: Vec::new(), answered: None, thought: None }
 }
 
 /// Adds an item to the conversation. A call belongs to the assistant's message before it.
@@ -297,7 +304,18 @@ fn add(item: ItemBody, messages: &mut Vec<Message>) -> Result<(), String> {
                 None if role == "assistant" => String::new(),
                 content => text(content.ok_or_else(|| lacks("content"))?)?,
             };
-            messages.push(said(role, content));
+            match messages.last_mut().filter(|last| role == "assistant" && last.is_thought()) {
+                Some(thought) => thought.content = Some(content),
+                None => messages.push(said(role, content)),
+            }
+        }
+        // What an answer thought comes before its message and calls. One that is told nowhere but to its maker says
+        // nothing here.
+        "reasoning" => {
+            if let Some(content) = content {
+                let thought = Some(text(content)?);
+                messages.push(Message { content: None, thought, ..said("assistant", String::new()) });
+            }
         }
         "function_call" => {
             let function = object([
@@ -310,7 +328,7 @@ fn add(item: ItemBody, messages: &mut Vec<Message>) -> Result<(), String> {
                 Some(last) if last.role == "assistant" => last.calls.push(call),
                 _ => {
                     let role = "assistant".to_owned();
-                    messages.push(Message { role, content: None, calls: vec![call], answered: None });
+                    messages.push(Message { content: None, calls: vec![call], ..said(role, String::new()) });
                 }
             }
         }
@@ -321,7 +339,7 @@ fn add(item: ItemBody, messages: &mut Vec<Message>) -> Result<(), String> {
         }
         other => {
             return Err(format!(
-                "expected a message, function_call or function_call_output, found {other:?}; leave it out"
+                "expected a message, reasoning, function_call or function_call_output, found {other:?}; leave it out"
             ));
         }
     }
@@ -335,9 +353,9 @@ fn text(content: ContentBody) -> Result<String, String> {
         ContentBody::Parts(parts) => parts
             .into_iter()
             .map(|PartBody { r#type, text, refusal }| match (r#type.as_str(), text, refusal) {
-                ("input_text" | "output_text" | "text", Some(text), _) => Ok(text),
+                ("input_text" | "output_text" | "reasoning_text" | "text", Some(text), _) => Ok(text),
                 ("refusal", _, Some(refusal)) => Ok(refusal),
-                ("input_text" | "output_text" | "text", None, _) => {
+                ("input_text" | "output_text" | "reasoning_text" | "text", None, _) => {
                     Err(format!("expected `text` in a part of type {type}, found none"))
                 }
                 (other, ..) => {

@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 use yggc::{
-    engine::{self, CancelHandle, Event, FinishReason, Loaded, Options},
+    engine::{self, CancelHandle, Event, FinishReason, Loaded, Options, Prompt},
     prefix::Owner,
 };
 
@@ -41,6 +41,7 @@ use super::{
     log_probs::Offsets,
     metrics::{self, Metrics},
     queue::{Answers, Job, Queue, Refusal, Sent, Work},
+    reading::AnswerForm,
     requests::{self, Asked, Defaults, Delivery},
     response_events::{self, Made, Responding},
     responses,
@@ -48,7 +49,6 @@ use super::{
     slots,
     spans::Spans,
     structured, tokens,
-    tool_calls::CallsOfAnswer,
     tools::CallFormat,
     worker::{NONE, PLANNED},
 };
@@ -151,7 +151,7 @@ async fn generate(service: &Arc<Service>, endpoint: Endpoint, headers: &HeaderMa
 struct Prepared {
     owner: Owner,
     asked: Asked,
-    calls: Option<CallFormat>,
+    form: Option<AnswerForm>,
     encoded: Encoded,
 }
 
@@ -179,20 +179,39 @@ async fn asked(
             Endpoint::Completions => "prompt",
         };
         let encoded = Encoded::new(&asked, loaded, &settings.limits, *context, field)?;
-        Ok((asked, calls, encoded))
+        let form = match endpoint {
+            Endpoint::Completions => None,
+            Endpoint::Chat | Endpoint::Responses => form(&asked, calls, &encoded, loaded)?,
+        };
+        Ok((asked, form, encoded))
     };
     let renamed = |refused: Refused| match endpoint {
         Endpoint::Chat | Endpoint::Completions => refused,
         Endpoint::Responses => responses::renamed(refused),
     };
     let (owner, encoded) = received(service, headers, body, deadline, encoding).await?;
-    let (asked, calls, mut encoded) = encoded.map_err(renamed)?;
-    let field = if calls.is_some() { "tools" } else { "response_format" };
+    let (asked, form, mut encoded) = encoded.map_err(renamed)?;
+    let field = if asked.tools.is_some() { "tools" } else { "response_format" };
     // The answers to a request have it in common.
     let constraint = encoded.requests.first().and_then(|request| request.constraint.clone());
     let compiled = compiling::compile(service, constraint, field, cancel, deadline).await.map_err(renamed)?;
     encoded.requests.iter_mut().for_each(|request| request.compiled = compiled.clone());
-    Ok(Prepared { owner, asked, calls, encoded })
+    Ok(Prepared { owner, asked, form, encoded })
+}
+
+/// How the answers of a chat are written. What a constraint makes is the answer itself, without thoughts.
+fn form(
+    asked: &Asked,
+    calls: Option<CallFormat>,
+    encoded: &Encoded,
+    loaded: &Loaded,
+) -> Result<Option<AnswerForm>, Refused> {
+    let thinks = asked.tells_thoughts && asked.request.constraint.is_none();
+    let prompt = match encoded.requests.first().map(|request| &request.prompt) {
+        Some(Prompt::Tokens(ids)) => ids.as_slice(),
+        _ => &[],
+    };
+    AnswerForm::new(loaded, prompt, calls.zip(asked.tools.as_ref()), thinks)
 }
 
 /// Authorises and reads a request for the decoder, and has it encoded on a thread of its own: a long text would block
@@ -253,11 +272,11 @@ pub(super) fn not_encoded() -> Refused {
 async fn begin(
     service: &Service,
     endpoint: Endpoint,
-    Prepared { owner, asked, calls, encoded }: Prepared,
+    Prepared { owner, asked, form, encoded }: Prepared,
     ending: Ending,
     (arrived, deadline): (Instant, Instant),
 ) -> Result<Response, (Refused, Ending)> {
-    let Asked { request, drafter, delivery, token_names, tools, reading, response, .. } = asked;
+    let Asked { request, drafter, delivery, token_names, reading, response, .. } = asked;
     let Encoded { mut requests, echoes, each, prompt_tokens } = encoded;
     let reports_log_probs = request.log_probs.is_some();
     let cancel = ending.cancel();
@@ -290,7 +309,8 @@ async fn begin(
         reading,
         read: None,
         offsets: Offsets::default(),
-        calls: calls.zip(tools).map(|(format, tools)| CallsOfAnswer::new(format, &tools)),
+        reader: form.as_ref().map(AnswerForm::reader),
+        form,
         events,
         deadline: Box::pin(sleep_until(deadline)),
         ending,
@@ -340,8 +360,8 @@ async fn whole(
         match sent.event {
             Event::Token { .. } if answering.is_only_read() => {}
             Event::Token { id, text: piece, log_probs } => {
-                match &mut answering.calls {
-                    Some(calls) => calls.push(id, &piece, answering.loaded.tokenizer()),
+                match &mut answering.reader {
+                    Some(reader) => reader.push(id, &piece, answering.loaded.tokenizer()),
                     None => text.push_str(&piece),
                 }
                 noted.extend(answering.note(id, log_probs));
@@ -350,20 +370,21 @@ async fn whole(
                 return Err((drained(), answering.ending));
             }
             Event::Finished { reason, text: rest, report } => {
-                let calls = answering.calls.take().map(|mut calls| {
-                    *text = calls.finish(&rest);
-                    calls
+                let reader = answering.reader.take().map(|mut reader| {
+                    *text = reader.finish(&rest);
+                    answering.usage.thought_tokens += reader.thought_tokens();
+                    reader
                 });
                 let is_only_read = answering.is_only_read();
-                if calls.is_none() && !is_only_read {
+                if reader.is_none() && !is_only_read {
                     text.push_str(&rest);
                 }
                 let reason = if is_only_read { FinishReason::Length } else { reason };
                 let said = answering.reports_log_probs.then_some(&noted[..]);
                 let tokenizer = answering.loaded.tokenizer();
                 let mut choice = answering.frame.choice(text, said, reason, tokenizer);
-                if let Some(calls) = calls {
-                    calls.put(&answering.frame, reason, &mut choice);
+                if let Some(reader) = reader {
+                    reader.put(&answering.frame, reason, &mut choice);
                 }
                 // Where vLLM has it.
                 let (list, is_of_chat) =

@@ -94,6 +94,6 @@ pub(super) fn prepare(asked: &mut Asked, loaded: &Loaded) -> Result<Option<CallF
     told_tools::lay_out(&mut asked.request.prompt, loaded)?;
     let Some(tools) = &asked.tools else { return Ok(None) };
     let format = CallFormat::of_model(loaded)?;
-    asked.request.constraint = tools.constraint(format, loaded.tokenizer());
+    asked.request.constraint = tools.constraint(format, loaded.tokenizer())?;
     Ok(Some(format))
 }

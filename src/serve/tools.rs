@@ -7,7 +7,7 @@ use yggc::{
     text::Tokenizer,
 };
 
-use super::{answers::Refused, told_tools};
+use super::{answers::Refused, messages::member, told_tools};
 
 /// Most tools of a request.
 const MOST_TOOLS: usize = 128;
@@ -88,6 +88,14 @@ pub(super) enum CallFormat {
     Llama3,
     /// `[TOOL_CALLS][{"name": .., "arguments": ..}]`: Mistral.
     Mistral,
+    /// `[TOOL_CALLS]NAME[ARGS]{..}`: Mistral since Small 3.2.
+    MistralArgs,
+    /// `<tool_call><function=NAME><parameter=KEY>..</parameter></function></tool_call>`: Qwen 3 Coder, Qwen 3.5.
+    Xml,
+    /// `<|tool_call>call:NAME{KEY:<|"|>..<|"|>}<tool_call|>`: Gemma 4.
+    Gemma,
+    /// A message to `functions.NAME`: gpt-oss.
+    Harmony,
 }
 
 impl ToolsBody {
@@ -157,16 +165,18 @@ impl CallFormat {
         let source = template.map(|template| template.source()).unwrap_or_default();
         let unknown = |found: &str| {
             let what = format!(
-                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3 or Mistral, found \
-                 {found}; leave tools out"
+                "expected a model whose chat template writes calls as Hermes, Qwen, Llama 3, Mistral, Gemma 4 or \
+                 gpt-oss, found {found}; leave tools out"
             );
             Err(Refused::field("tools", what))
         };
         match source {
             "" => unknown("a model without a template"),
             _ if !told_tools::knows_tools(source) => Ok(Self::Hermes),
-            _ if source.contains("<function=") => unknown("calls in XML"),
-            _ if source.contains("[ARGS]") => unknown("Mistral's calls with [ARGS]"),
+            _ if Self::is_harmony(source) => Ok(Self::Harmony),
+            _ if source.contains("<|tool_call>") => Ok(Self::Gemma),
+            _ if source.contains("<function=") => Ok(Self::Xml),
+            _ if source.contains("[ARGS]") => Ok(Self::MistralArgs),
             _ if source.contains("[TOOL_CALLS]") => Ok(Self::Mistral),
             _ if source.contains("<tool_call>") => Ok(Self::Hermes),
             _ if source.contains("<|python_tag|>") || source.contains("ipython") => Ok(Self::Llama3),
@@ -174,38 +184,46 @@ impl CallFormat {
         }
     }
 
+    /// Whether messages of a template have channels.
+    pub(super) fn is_harmony(template: &str) -> bool {
+        template.contains("<|channel|>") && template.contains("<|message|>")
+    }
+
     /// What calls begin with and end with; `None` where a call stands alone.
     pub(super) const fn marks(self) -> (Option<&'static str>, &'static str) {
         match self {
-            Self::Hermes => (Some("<tool_call>"), "</tool_call>"),
-            Self::Llama3 => (None, ""),
+            Self::Hermes | Self::Xml => (Some("<tool_call>"), "</tool_call>"),
+            Self::Llama3 | Self::Harmony => (None, ""),
             Self::Mistral => (Some("[TOOL_CALLS]"), "]"),
+            Self::MistralArgs => (Some("[TOOL_CALLS]"), ""),
+            Self::Gemma => (Some("<|tool_call>"), "<tool_call|>"),
         }
     }
 
-    /// The key of a call's arguments.
+    /// The key of a call's arguments, where calls are JSON objects.
     pub(super) const fn arguments(self) -> &'static str {
         match self {
-            Self::Hermes | Self::Mistral => "arguments",
             Self::Llama3 => "parameters",
+            _ => "arguments",
         }
     }
 
-    /// The text of a token in an answer, that of a control token that marks calls included.
-    pub(super) fn mark_of(self, tokenizer: &Tokenizer, id: u32) -> Option<&'static str> {
-        if !tokenizer.is_control(id) {
-            return None;
-        }
-        let name = tokenizer.spelling(id);
+    /// Marks that may be control tokens, which have no text in an answer.
+    pub(super) fn controls(self) -> Vec<&'static str> {
         let (begin, end) = self.marks();
-        begin.into_iter().chain([end]).find(|mark| *mark == name)
+        let within: &[&str] = match self {
+            Self::MistralArgs => &["[CALL_ID]", "[ARGS]"],
+            Self::Gemma => &["<|\"|>"],
+            _ => &[],
+        };
+        begin.into_iter().chain([end]).chain(within.iter().copied()).filter(|mark| !mark.is_empty()).collect()
     }
 }
 
 impl Tools {
-    /// Names of the functions that may be called.
-    pub(super) fn names(&self) -> Vec<String> {
-        self.callable.iter().map(|(name, _)| name.clone()).collect()
+    /// Names of the functions that may be called, and the schemas of their parameters.
+    pub(super) fn callable(&self) -> &[(String, Option<Json>)] {
+        &self.callable
     }
 
     /// Most calls of an answer.
@@ -214,21 +232,17 @@ impl Tools {
     }
 
     /// What an answer has to be; `None` where the model decides.
-    pub(super) fn constraint(&self, format: CallFormat, tokenizer: &Tokenizer) -> Option<Constraint> {
-        let Self { callable, must, definitions: _, several: _ } = self;
-        if *must == Must::No {
-            return None;
+    ///
+    /// # Errors
+    /// [`Refused`] for a form that no grammar is written for.
+    pub(super) fn constraint(
+        &self,
+        format: CallFormat,
+        tokenizer: &Tokenizer,
+    ) -> Result<Option<Constraint>, Refused> {
+        if self.must == Must::No {
+            return Ok(None);
         }
-        let key = format.arguments();
-        let calls: Vec<String> = callable
-            .iter()
-            .map(|(name, parameters)| {
-                // Each schema is a document of its own: its references stay as they are.
-                let head = json!(format!("{{\"name\": \"{name}\", \"{key}\": "));
-                format!("{head} %json {} \"}}\"", of_objects(parameters.as_ref()))
-            })
-            .collect();
-        let call = calls.join("\n    | ");
         let mark = |mark: &str| {
             let ids = tokenizer.encode(mark, yggc::text::Special::Parse);
             match ids[..] {
@@ -238,21 +252,98 @@ impl Tools {
         };
         let (begin, end) = format.marks();
         let begin = begin.map(mark).unwrap_or_default();
-        let several = |separator: &str| match must {
+        let several = |separator: &str| match self.must {
             Must::Some => format!("call ({separator} call)*"),
             Must::No | Must::One => "call".to_owned(),
         };
-        Some(Constraint::Lark(match format {
-            CallFormat::Llama3 => format!("start: {call}\n"),
+        let one_of = |call: &dyn Fn(&str, Option<&Json>) -> String| {
+            let calls: Vec<String> =
+                self.callable.iter().map(|(name, parameters)| call(name, parameters.as_ref())).collect();
+            calls.join("\n    | ")
+        };
+        // Each schema is a document of its own: its references stay as they are.
+        let object = |name: &str, parameters: Option<&Json>| {
+            let head = json!(format!("{{\"name\": \"{name}\", \"{}\": ", format.arguments()));
+            format!("{head} %json {} \"}}\"", of_objects(parameters))
+        };
+        Ok(Some(Constraint::Lark(match format {
+            CallFormat::Llama3 => format!("start: {}\n", one_of(&object)),
             CallFormat::Mistral => {
+                let call = one_of(&object);
                 format!("start: {begin} \"[\" {} \"]\"\ncall: {call}\n", several("\", \""))
             }
             CallFormat::Hermes => {
-                let (all, end) = (several("\"\\n\""), mark(end));
+                let (all, end, call) = (several("\"\\n\""), mark(end), one_of(&object));
                 format!("start: {all}\ncall: {begin} \"\\n\" one \"\\n\" {end}\none: {call}\n")
             }
-        }))
+            CallFormat::MistralArgs => {
+                let args = mark("[ARGS]");
+                let named = |name: &str, parameters: Option<&Json>| {
+                    format!("\"{name}\" {args} %json {}", of_objects(parameters))
+                };
+                format!("start: {}\ncall: {begin} one\none: {}\n", several(""), one_of(&named))
+            }
+            // The token that ends a call ends the answer, so there is one.
+            CallFormat::Harmony => {
+                let [channel, constrain, message] = ["<|channel|>", "<|constrain|>", "<|message|>"].map(mark);
+                let sent = |name: &str, parameters: Option<&Json>| {
+                    let to = json!(format!("commentary to=functions.{name} "));
+                    format!("{to} {constrain} \"json\" {message} %json {}", of_objects(parameters))
+                };
+                format!("start: {channel} one\none: {}\n", one_of(&sent))
+            }
+            CallFormat::Xml => {
+                let (all, end) = (several("\"\\n\""), mark(end));
+                let tagged = |name: &str, parameters: Option<&Json>| {
+                    let head = json!(format!("<function={name}>\n"));
+                    format!("{head} {} \"</function>\"", tags(parameters))
+                };
+                format!(
+                    "start: {all}\ncall: {begin} \"\\n\" one \"\\n\" {end}\none: {}\n\
+                     text[suffix=\"\\n</parameter>\\n\"]: /(?s:.*)/\n",
+                    one_of(&tagged)
+                )
+            }
+            CallFormat::Gemma => {
+                let what = "expected none or auto of a model that writes calls as Gemma 4 does, found one that must \
+                            be made";
+                return Err(Refused::field("tool_choice", what));
+            }
+        })))
     }
+}
+
+/// The parameters of a function, one tag each, in the order of its schema.
+fn tags(parameters: Option<&Json>) -> String {
+    let Some(Json::Object(schema)) = parameters else { return String::new() };
+    let part = |name: &str| schema.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+    let Some(Json::Object(properties)) = part("properties") else { return String::new() };
+    let required = |name: &str| match part("required") {
+        Some(Json::Array(names)) => names.iter().any(|each| *each == Json::String(name.to_owned())),
+        _ => false,
+    };
+    let tag = |(name, value): &(String, Json)| {
+        let head = json!(format!("<parameter={name}>\n"));
+        let value = match is_text(value) {
+            true => "text".to_owned(),
+            false => format!("%json {} \"\\n</parameter>\\n\"", with_definitions(value, schema)),
+        };
+        let mark = if required(name) { "" } else { "?" };
+        format!("({head} {value}){mark}")
+    };
+    properties.iter().map(tag).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a parameter is a text, written as it is.
+fn is_text(schema: &Json) -> bool {
+    matches!(member(schema, "type"), Some(Json::String(kind)) if kind == "string")
+}
+
+/// A part of a schema with what it may refer to.
+fn with_definitions(part: &Json, whole: &[(String, Json)]) -> String {
+    let Json::Object(own) = part else { return part.to_string() };
+    let is_definition = |(key, _): &&(String, Json)| matches!(key.as_str(), "$defs" | "definitions");
+    Json::Object(own.iter().chain(whole.iter().filter(is_definition)).cloned().collect()).to_string()
 }
 
 /// The schema of a call's arguments, which are an object whether it says so or not.

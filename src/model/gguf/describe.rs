@@ -52,6 +52,8 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
     {
         stop_tokens.push(end_of_turn);
     }
+    let ends_call = end_of_call(&vocabulary.tokens, &vocabulary.kinds);
+    stop_tokens.extend(ends_call.filter(|id| !stop_tokens.contains(id)));
     Ok(Parts {
         config,
         graph,
@@ -63,6 +65,13 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
         read_tensors: read.into_inner(),
         tensors: file.tensors,
     })
+}
+
+/// The token that ends a call of a tool in answers of gpt-oss: files name one that ends an answer, and this is another.
+/// No other model has a control token of that name.
+fn end_of_call(tokens: &[String], kinds: &[u32]) -> Option<u32> {
+    let is_it = |(token, kind): (&String, &u32)| token == "<|call|>" && *kind == GgufVocabulary::CONTROL;
+    tokens.iter().zip(kinds).position(is_it).and_then(|id| u32::try_from(id).ok())
 }
 
 /// The first file with the tensors of all, which are of different names.
@@ -189,4 +198,17 @@ pub(super) fn vocabulary(file: &GgufFile) -> Result<GgufVocabulary, ModelError> 
         character_table: file.bytes("tokenizer.ggml.precompiled_charsmap")?,
         tokens,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_ends_an_answer() {
+        let tokens = ["a", "<|call|>"].map(str::to_owned);
+        assert_eq!(end_of_call(&tokens, &[GgufVocabulary::NORMAL, GgufVocabulary::CONTROL]), Some(1));
+        assert_eq!(end_of_call(&tokens, &[GgufVocabulary::NORMAL; 2]), None);
+        assert_eq!(end_of_call(&[], &[]), None);
+    }
 }

@@ -22,29 +22,31 @@ fn asked(body: Value) -> Result<Option<Tools>, Refused> {
     serde_json::from_value::<ToolsBody>(body).unwrap().asked()
 }
 
-fn two() -> Value {
+fn some() -> Value {
     json!([
         {"type": "function", "function": {"name": "now"}},
         {"type": "function", "function": {"name": "find", "parameters": {
             "$defs": {"Number": {"type": "integer"}}, "type": "object", "properties": {"n": {"$ref": "#/$defs/Number"}},
             "required": ["n"], "additionalProperties": false}}},
+        {"type": "function", "function": {"name": "say", "parameters": {
+            "properties": {"text": {"type": "string"}, "loud": {"type": "boolean"}}, "required": ["text"]}}},
     ])
 }
 
 #[test]
 fn choices_of_tools_are_understood_or_refused_by_field() {
-    let chosen = |choice: Value| asked(json!({"tools": two(), "tool_choice": choice}));
+    let chosen = |choice: Value| asked(json!({"tools": some(), "tool_choice": choice}));
     assert!(asked(json!({})).unwrap().is_none());
     assert!(chosen(json!("none")).unwrap().is_none());
-    assert_eq!(asked(json!({"tools": two()})).unwrap().unwrap().must, Must::No);
+    assert_eq!(asked(json!({"tools": some()})).unwrap().unwrap().must, Must::No);
     assert_eq!(chosen(json!("required")).unwrap().unwrap().must, Must::Some);
     let named = chosen(json!({"type": "function", "function": {"name": "find"}})).unwrap().unwrap();
-    assert_eq!((named.must, named.callable.len(), named.definitions.len()), (Must::One, 1, 2));
-    let alone = json!({"tools": two(), "tool_choice": "required", "parallel_tool_calls": false});
+    assert_eq!((named.must, named.callable.len(), named.definitions.len()), (Must::One, 1, 3));
+    let alone = json!({"tools": some(), "tool_choice": "required", "parallel_tool_calls": false});
     assert_eq!(asked(alone).unwrap().unwrap().must, Must::One);
     for (body, parts) in [
         (json!({"tool_choice": "required"}), ["tool_choice", "`tools`"]),
-        (json!({"tools": two(), "tool_choice": {"function": {"name": "fly"}}}), ["tool_choice", "fly"]),
+        (json!({"tools": some(), "tool_choice": {"function": {"name": "fly"}}}), ["tool_choice", "fly"]),
         (json!({"tools": [{"type": "web_search"}]}), ["tools", "function"]),
         (json!({"tools": [{"type": "custom", "function": {"name": "x"}}]}), ["tools", "custom"]),
         (json!({"tools": [{"type": "function", "function": {"name": "a b"}}]}), ["tools", "a b"]),
@@ -61,7 +63,7 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
         GrammarTokens::new(std::sync::Arc::clone(&tokenizer), tokenizer.vocab_len(), tokenizer.end_ids())
             .unwrap();
     let required = |several: bool| {
-        let body = json!({"tools": two(), "tool_choice": "required", "parallel_tool_calls": several});
+        let body = json!({"tools": some(), "tool_choice": "required", "parallel_tool_calls": several});
         asked(body).unwrap().unwrap()
     };
     for (format, several, good, bad) in [
@@ -86,8 +88,33 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
             "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}]",
             "[TOOL_CALLS][]",
         ),
+        (
+            CallFormat::MistralArgs,
+            true,
+            "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]find[ARGS]{\"n\": 1}",
+            "[TOOL_CALLS]find[ARGS]{}",
+        ),
+        (
+            CallFormat::Harmony,
+            true,
+            "<|channel|>commentary to=functions.find <|constrain|>json<|message|>{\"n\": 1}",
+            "<|channel|>final",
+        ),
+        (
+            CallFormat::Xml,
+            true,
+            "<tool_call>\n<function=find>\n<parameter=n>\n1\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n\
+             <function=now>\n</function>\n</tool_call>",
+            "<tool_call>\n<function=find>\n</function>",
+        ),
+        (
+            CallFormat::Xml,
+            false,
+            "<tool_call>\n<function=say>\n<parameter=text>\na < b\n</p>\n</parameter>\n</function>\n</tool_call>",
+            "<tool_call>\n<function=say>\n<parameter=loud>\ntrue\n",
+        ),
     ] {
-        let constraint = required(several).constraint(format, &tokenizer).unwrap();
+        let constraint = required(several).constraint(format, &tokenizer).unwrap().unwrap();
         let mut matcher =
             grammar.matcher(&constraint).unwrap_or_else(|error| panic!("{constraint:?}: {error}"));
         let special = yggc::text::Special::Parse;
@@ -101,8 +128,10 @@ fn a_call_that_must_be_made_is_all_that_an_answer_can_be() {
         let fits = ids.iter().all(|id| matcher.mask().unwrap().allows(*id) && matcher.accept(*id).is_ok());
         assert!(!fits, "{format:?}: {bad}");
     }
-    let free = asked(json!({"tools": two()})).unwrap().unwrap();
-    assert_eq!(free.constraint(CallFormat::Hermes, &tokenizer), None);
+    let free = asked(json!({"tools": some()})).unwrap().unwrap();
+    assert_eq!(free.constraint(CallFormat::Hermes, &tokenizer).unwrap(), None);
+    let refused = required(false).constraint(CallFormat::Gemma, &tokenizer).unwrap_err();
+    assert!(refused.message.contains("none or auto"), "{}", refused.message);
 }
 
 #[test]
@@ -114,7 +143,7 @@ fn numbers_of_tools_and_schemas_keep_their_digits_from_the_body_on() {
     assert!(tools.definitions[0].to_string().contains(digits));
     assert!(serde_json::to_string(&tools.definitions).unwrap().contains(digits));
     let tokenizer = tokenizer();
-    let constraint = tools.constraint(CallFormat::Llama3, &tokenizer).unwrap();
+    let constraint = tools.constraint(CallFormat::Llama3, &tokenizer).unwrap().unwrap();
     let grammar =
         GrammarTokens::new(std::sync::Arc::clone(&tokenizer), tokenizer.vocab_len(), tokenizer.end_ids())
             .unwrap();

@@ -179,3 +179,60 @@ fn a_model_whose_template_knows_no_tools_is_told_of_them() {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
+
+/// A model whose prompt ends with the mark of a thought, which it never ends: all that it says is a thought, unless the
+/// client wants none told or a constraint makes the answer.
+#[test]
+fn thoughts_are_told_from_answers_whole_and_in_deltas() {
+    let template = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ (message.content or '').split('</think>')[-1] }}\
+        <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}";
+    let (_folder, server) = templated(template);
+    let mut body = chat("one and one", 12);
+    let told = answered(&server.chat(&body));
+    let message = &told["choices"][0]["message"];
+    let thought = message["reasoning_content"].as_str().expect("a thought").to_owned();
+    assert_eq!((&message["content"], thought.is_empty()), (&json!(""), false), "{told}");
+    let details = &told["usage"]["completion_tokens_details"];
+    assert_eq!(details["reasoning_tokens"], told["usage"]["completion_tokens"]);
+
+    for untold in [json!({"reasoning_format": "none"}), json!({"separate_reasoning": false})] {
+        let mut plain = body.clone();
+        plain.as_object_mut().unwrap().extend(untold.as_object().unwrap().clone());
+        let answer = answered(&server.chat(&plain));
+        let message = &answer["choices"][0]["message"];
+        assert_eq!(
+            (text(&answer).trim(), message.get("reasoning_content")),
+            (thought.trim(), None),
+            "{answer}"
+        );
+    }
+
+    (body["stream"], body["logprobs"]) = (json!(true), json!(true));
+    let mut events = server.chat(&body).events();
+    assert_eq!(events.pop().as_deref(), Some("[DONE]"));
+    let chunks: Vec<Value> = events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let choices = || chunks.iter().map(|chunk| &chunk["choices"][0]);
+    let streamed: String =
+        choices().filter_map(|choice| choice["delta"]["reasoning_content"].as_str()).collect();
+    assert_eq!(streamed, thought);
+    let noted = choices().filter_map(|choice| choice["logprobs"]["content"].as_array()).map(Vec::len);
+    assert_eq!(noted.sum::<usize>(), 12, "every token is noted once");
+
+    let response =
+        answered(&server.post(
+            "/v1/responses",
+            &json!({"input": "one and one", "max_output_tokens": 12, "temperature": 0}),
+        ));
+    let items: Vec<&Value> =
+        response["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(items, [&json!("reasoning"), &json!("message")], "{response}");
+    assert_eq!(response["output"][0]["content"][0]["text"], json!(thought));
+    let again = json!({"input": [{"role": "user", "content": "one and one"}, response["output"][0], response["output"][1],
+        {"role": "user", "content": "and one"}], "max_output_tokens": 2});
+    answered(&server.post("/v1/responses", &again));
+
+    let mut made = chat("one and one", 12);
+    made["response_format"] = json!({"type": "grammar", "syntax": "regex", "definition": "[ab]{4}"});
+    let answer = answered(&server.chat(&made));
+    assert_eq!((text(&answer).len(), answer["choices"][0]["message"].get("reasoning_content")), (4, None));
+}

@@ -1,151 +1,17 @@
-//! Tool calls in the text of an answer, read while it arrives.
-//!
-//! The law: however the text is cut, the pieces are the same but for how text and arguments are cut. What looks like a
-//! call and is none is text: that of a function which may not be called, and one whose arguments are no object. `null`
-//! and no arguments at all are the empty object.
-
-use serde_json::{Value, json};
-use yggc::{engine::FinishReason, text::Tokenizer};
+//! Calls between marks, in text: JSON objects, whose arguments are told while they arrive, and other forms, which are told
+//! as a whole.
 
 use super::{
-    answers::Frame,
-    tools::{CallFormat, Tools},
+    Piece,
+    whole::{self, Callable},
 };
+use crate::serve::tools::CallFormat;
 
-/// What became known of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    /// Text that is no call.
-    Text(String),
-    /// The call of this number began.
-    Call {
-        /// Which, from 0.
-        index: usize,
-        /// The tool.
-        name: String,
-    },
-    /// More of the arguments of the call of this number, as JSON.
-    Arguments {
-        /// Which, from 0.
-        index: usize,
-        /// What follows.
-        text: String,
-    },
-}
-
-/// Text and calls of one answer, as its response has them.
+/// Tells calls from text by their marks.
 #[derive(Debug)]
-pub(super) struct CallsOfAnswer {
+pub(super) struct CallReader {
     format: CallFormat,
-    reader: CallReader,
-    /// Calls beyond so many are left out, as `parallel_tool_calls` asks.
-    most: usize,
-    pieces: Vec<Piece>,
-}
-
-impl CallsOfAnswer {
-    /// Of an answer that may call the functions of `tools`.
-    pub(super) fn new(format: CallFormat, tools: &Tools) -> Self {
-        let reader = CallReader::new(format, tools.names());
-        Self { format, reader, most: tools.most_calls(), pieces: Vec::new() }
-    }
-
-    /// The next token, and the text that is sure with it.
-    pub(super) fn push(&mut self, id: u32, text: &str, tokenizer: &Tokenizer) {
-        self.reader.push(text, &mut self.pieces);
-        if let Some(mark) = self.format.mark_of(tokenizer, id) {
-            self.reader.push(mark, &mut self.pieces);
-        }
-        self.leave_out();
-    }
-
-    fn leave_out(&mut self) {
-        let most = self.most;
-        self.pieces.retain(|piece| match piece {
-            Piece::Text(_) => true,
-            Piece::Call { index, .. } | Piece::Arguments { index, .. } => *index < most,
-        });
-    }
-
-    /// The answer is over, with this last text.
-    pub(super) fn end(&mut self, rest: &str) {
-        self.reader.push(rest, &mut self.pieces);
-        self.reader.finish(&mut self.pieces);
-        self.leave_out();
-    }
-
-    /// As [`end`](Self::end); the whole text outside the calls.
-    pub(super) fn finish(&mut self, rest: &str) -> String {
-        self.end(rest);
-        let text = self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::Call { .. } | Piece::Arguments { .. } => None,
-        });
-        text.collect()
-    }
-
-    /// Why the answer ended, in OpenAI's words.
-    pub(super) fn reason(&self, reason: FinishReason) -> &'static str {
-        if reason == FinishReason::Stop && self.reader.has_calls() { "tool_calls" } else { reason.name() }
-    }
-
-    /// The deltas of what is new.
-    pub(super) fn deltas(&mut self, frame: &Frame) -> Vec<Value> {
-        let of_call = |index: usize, more: Value| {
-            let mut call = json!({"index": index});
-            if let (Value::Object(call), Value::Object(more)) = (&mut call, more) {
-                call.extend(more);
-            }
-            json!({"tool_calls": [call]})
-        };
-        let delta = |piece| match piece {
-            Piece::Text(text) => json!({"content": text}),
-            Piece::Call { index, name } => {
-                let function = json!({"name": name, "arguments": ""});
-                of_call(index, json!({"id": call_id(frame, index), "type": "function", "function": function}))
-            }
-            Piece::Arguments { index, text } => of_call(index, json!({"function": {"arguments": text}})),
-        };
-        self.pieces.drain(..).map(delta).collect()
-    }
-
-    /// Puts the calls into a whole choice whose text is there.
-    pub(super) fn put(self, frame: &Frame, reason: FinishReason, choice: &mut Value) {
-        choice["finish_reason"] = self.reason(reason).into();
-        let mut calls: Vec<(String, String)> = Vec::new();
-        for piece in self.pieces {
-            match piece {
-                Piece::Text(_) => {}
-                Piece::Call { name, .. } => calls.push((name, String::new())),
-                Piece::Arguments { index, text } => calls[index].1.push_str(&text),
-            }
-        }
-        if calls.is_empty() {
-            return;
-        }
-        let calls = calls.into_iter().enumerate().map(|(index, (name, arguments))| {
-            let function = json!({"name": name, "arguments": arguments});
-            json!({"id": call_id(frame, index), "type": "function", "function": function})
-        });
-        let message = &mut choice["message"];
-        message["tool_calls"] = calls.collect();
-        if message["content"] == "" {
-            message["content"] = Value::Null;
-        }
-    }
-}
-
-/// The id of a call, which is no other's.
-fn call_id(frame: &Frame, index: usize) -> String {
-    format!("call_{}_{index}", frame.number)
-}
-
-/// Reads the answer of one request.
-#[derive(Debug)]
-struct CallReader {
-    format: CallFormat,
-    /// Functions that may be called.
-    names: Vec<String>,
+    callable: Vec<Callable>,
     place: Place,
     /// Text that is not decided yet.
     held: String,
@@ -162,8 +28,10 @@ enum Place {
     Text,
     /// After the mark of a call, or after a call, where another may begin.
     Between,
-    /// In a call.
+    /// In a call that is a JSON object.
     Call(Call),
+    /// In a call of another form, all of which is held.
+    Whole,
 }
 
 /// A call as far as it was read: a JSON object.
@@ -192,28 +60,28 @@ struct Call {
 }
 
 impl CallReader {
-    fn new(format: CallFormat, names: Vec<String>) -> Self {
+    pub(super) fn new(format: CallFormat, callable: Vec<Callable>) -> Self {
         let place = match format.marks().0 {
             Some(_) => Place::Text,
             // An answer of such a family is a call or a text from its first character on.
             None => Place::Between,
         };
-        Self { format, names, place, held: String::new(), lead: String::new(), calls: 0, has_text: false }
+        Self { format, callable, place, held: String::new(), lead: String::new(), calls: 0, has_text: false }
     }
 
     /// Whether a call was told.
-    fn has_calls(&self) -> bool {
+    pub(super) fn has_calls(&self) -> bool {
         self.calls > 0
     }
 
     /// The next part of the text.
-    fn push(&mut self, text: &str, out: &mut Vec<Piece>) {
+    pub(super) fn push(&mut self, text: &str, out: &mut Vec<Piece>) {
         self.held.push_str(text);
         while self.advance(out) {}
     }
 
     /// The text is over.
-    fn finish(&mut self, out: &mut Vec<Piece>) {
+    pub(super) fn finish(&mut self, out: &mut Vec<Piece>) {
         let rest = std::mem::take(&mut self.held);
         match std::mem::replace(&mut self.place, Place::Text) {
             Place::Text => self.text(rest, out),
@@ -221,6 +89,7 @@ impl CallReader {
             Place::Between => {}
             Place::Call(call) if call.is_told => self.calls += 1,
             Place::Call(call) => self.no_call(&call.text, out),
+            Place::Whole => self.no_call(&rest, out),
         }
     }
 
@@ -274,10 +143,15 @@ impl CallReader {
                 let skipped = self.held.len() - rest.len();
                 let (read, is_over) = match rest.chars().next() {
                     None => return false,
-                    Some('{') => {
+                    Some('{') if self.format.is_json() => {
                         self.place = Place::Call(Call::default());
                         (skipped, false)
                     }
+                    Some(_) if self.format.begins_with(rest) == Some(true) => {
+                        self.place = Place::Whole;
+                        (skipped, false)
+                    }
+                    Some(_) if self.format.begins_with(rest).is_none() => return false,
                     Some('[' | ',') if self.format == CallFormat::Mistral => (skipped + 1, false),
                     Some(_) if !end.is_empty() && rest.starts_with(end) => (skipped + end.len(), true),
                     Some(_) if !end.is_empty() && end.starts_with(rest) => return false,
@@ -298,7 +172,7 @@ impl CallReader {
                 true
             }
             Place::Call(call) => {
-                let read = call.read(&self.held, self.format.arguments(), &self.names);
+                let read = call.read(&self.held, self.format.arguments(), &self.callable);
                 self.held.drain(..read);
                 if call.is_none {
                     let text = std::mem::take(&mut call.text);
@@ -321,13 +195,67 @@ impl CallReader {
                 }
                 !self.held.is_empty()
             }
+            Place::Whole => {
+                let Some(end) = self.format.end_of_whole(&self.held) else { return false };
+                let text: String = self.held.drain(..end).collect();
+                let Some((name, arguments)) = self.format.whole(&text, &self.callable) else {
+                    self.no_call(&text, out);
+                    return true;
+                };
+                out.push(Piece::Call { index: self.calls, name });
+                out.push(Piece::Arguments { index: self.calls, text: arguments });
+                self.calls += 1;
+                self.lead.clear();
+                // Another call has a mark of its own, where none ends this one.
+                self.place = if self.format.marks().1.is_empty() { Place::Text } else { Place::Between };
+                true
+            }
+        }
+    }
+}
+
+impl CallFormat {
+    /// Whether calls are JSON objects.
+    fn is_json(self) -> bool {
+        matches!(self, Self::Hermes | Self::Llama3 | Self::Mistral)
+    }
+
+    /// Whether a call of another form begins so, after its mark; `None` if that is not decided yet.
+    fn begins_with(self, rest: &str) -> Option<bool> {
+        let begin = match self {
+            Self::Xml => "<function=",
+            Self::Gemma => "call:",
+            Self::MistralArgs => {
+                return Some(rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_'));
+            }
+            Self::Hermes | Self::Llama3 | Self::Mistral | Self::Harmony => return Some(false),
+        };
+        if begin.len() > rest.len() && begin.starts_with(rest) { None } else { Some(rest.starts_with(begin)) }
+    }
+
+    /// The bytes of a call of another form, if it has ended.
+    fn end_of_whole(self, held: &str) -> Option<usize> {
+        const END: &str = "</function>";
+        match self {
+            Self::Xml => held.find(END).map(|at| at + END.len()),
+            Self::MistralArgs => whole::end_of_mistral(held),
+            _ => held.find(self.marks().1),
+        }
+    }
+
+    /// Function and arguments of such a call.
+    fn whole(self, text: &str, callable: &[Callable]) -> Option<(String, String)> {
+        match self {
+            Self::Xml => whole::of_xml(text, callable),
+            Self::MistralArgs => whole::of_mistral(text, callable),
+            _ => whole::of_gemma(text, callable),
         }
     }
 }
 
 impl Call {
     /// Reads until the call ends, or shows that it is none; the bytes that were read.
-    fn read(&mut self, held: &str, arguments: &str, names: &[String]) -> usize {
+    fn read(&mut self, held: &str, arguments: &str, callable: &[Callable]) -> usize {
         for (at, c) in held.char_indices() {
             let here = self.text.len();
             self.text.push(c);
@@ -341,7 +269,9 @@ impl Call {
                             self.last = serde_json::from_str(&self.text[self.string_at..]).ok();
                             if self.key.as_deref() == Some("name") && self.name.is_none() {
                                 self.name.clone_from(&self.last);
-                                self.is_none = self.name.as_ref().is_none_or(|name| !names.contains(name));
+                                let is_known =
+                                    |name: &String| callable.iter().any(|(known, _)| known == name);
+                                self.is_none = !self.name.as_ref().is_some_and(is_known);
                                 if self.is_none {
                                     return at + c.len_utf8();
                                 }
@@ -417,7 +347,3 @@ impl Call {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "tool_calls/tests.rs"]
-mod tests;
