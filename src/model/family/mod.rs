@@ -29,6 +29,7 @@ mod qwen35;
 mod qwen35moe;
 mod qwen3moe;
 mod recipe;
+mod recurrence;
 mod smollm3;
 #[cfg(test)]
 mod throwaway;

@@ -22,6 +22,6 @@ pub(super) static PHI3: Family = Family {
 };
 
 fn graph(source: &Source<'_>) -> Result<Graph, ModelError> {
-    let recipe = Recipe { has_fused_tensors: true, ..Recipe::llama(source.config) };
+    let recipe = Recipe { has_fused_queries: true, has_fused_gates: true, ..Recipe::llama(source.config) };
     decoder(source, &recipe.windowed(source, |_| true)?)
 }
