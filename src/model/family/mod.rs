@@ -14,6 +14,7 @@ mod gemma;
 mod gemma4;
 mod gpt_oss;
 mod granite;
+mod granite_hybrid;
 mod hidden_state;
 mod layer;
 mod layer_inputs;
@@ -70,6 +71,7 @@ static FAMILIES: &[&Family] = &[
     &qwen35::QWEN35,
     &qwen35moe::QWEN35MOE,
     &gemma4::GEMMA4,
+    &granite_hybrid::GRANITE_HYBRID,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];
