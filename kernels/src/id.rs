@@ -32,8 +32,8 @@ pub enum OpKind {
     SelectRows,
     /// Convolution of every channel over the last rows of each row's sequence.
     ShortConv,
-    /// Gated delta rules along each row's sequence.
-    DeltaRule,
+    /// States that follow each row's sequence.
+    Recurrence,
     /// The experts of rows, and their weights.
     Route,
     /// Gated products with the matrices of the experts that rows use.
@@ -61,7 +61,7 @@ impl OpKind {
             Self::Softcap => "softcap",
             Self::SelectRows => "select_rows",
             Self::ShortConv => "short_conv",
-            Self::DeltaRule => "delta_rule",
+            Self::Recurrence => "recurrence",
             Self::Route => "route",
             Self::RoutedGated => "routed_gated",
             Self::RoutedLinear => "routed_linear",

@@ -1,15 +1,18 @@
 //! Views of what one layer keeps of every slot, and of what each row sees of it.
 
 pub(crate) mod codes;
-mod delta_rule;
 mod inputs;
 mod moved;
+mod recurrence;
 mod short_conv;
+mod states;
 
-pub use delta_rule::{DeltaForm, DeltaLayer, DeltaRule, DeltaShape, DeltaWeights};
-pub(crate) use delta_rule::{LEAST_SQUARES, STATE_LANES};
 pub use inputs::{AppendKv, Attention, PartialsShape, Scoring};
+pub(crate) use recurrence::{LEAST_SQUARES, Source};
+pub use recurrence::{Recurrence, ScanWeights, StateForm, StateWeights};
 pub use short_conv::{ConvLayer, ShortConv};
+pub(crate) use states::STATE_LANES;
+pub use states::{StateLayer, StateRule, StateShape};
 
 use std::{cell::UnsafeCell, fmt, marker::PhantomData};
 

@@ -20,7 +20,7 @@
 //!
 //! Letters in shapes: `W` token rows, `K` input columns, `N` output columns, `H` query heads, `G` KV heads,
 //! `D` head dimension, `C` channels and `T` taps of a short convolution, `J` key heads with `A` elements and `B` elements
-//! of a value of a gated delta rule,
+//! of a value of a recurrence,
 //! `E` experts, of which a row uses `k`, `S` slots.
 //!
 //! No op of [`cpu`] allocates.
@@ -46,8 +46,8 @@ pub use candidates::{Candidates, Choice};
 pub use format::{Matrix, WeightFormat, requantised};
 pub use id::{Activations, KernelId, NumericClass, OpKind, Operand, Tier};
 pub use kv::{
-    AppendKv, Attention, ConvLayer, DeltaForm, DeltaLayer, DeltaRule, DeltaShape, DeltaWeights, KvFormat,
-    KvLayer, PartialsShape, Scoring, ShortConv, Tails,
+    AppendKv, Attention, ConvLayer, KvFormat, KvLayer, PartialsShape, Recurrence, ScanWeights, Scoring,
+    ShortConv, StateForm, StateLayer, StateRule, StateShape, StateWeights, Tails,
 };
 pub use nonlinearity::Nonlinearity;
 pub use rope::{Rope, RopePairing, RopeTable};

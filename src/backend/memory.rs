@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::{alloc::Layout, ops::Range, ptr::NonNull};
 
 use ygg_kernels::{
-    ConvLayer, DeltaLayer, KvFormat, KvLayer, Rows, RowsMut,
+    ConvLayer, KvFormat, KvLayer, Rows, RowsMut, StateLayer,
     cpu::{ALIGNMENT, allocate},
 };
 
-use crate::ir::{ConvSpec, DeltaSpec, KvSpec, Region};
+use crate::ir::{ConvSpec, KvSpec, Region, StateSpec};
 
 use super::{BackendError, SlotLayout, SlotMoves};
 
@@ -200,7 +200,7 @@ impl Arena {
 }
 
 /// Keys and values of all layers: `[layer][keys, values]`, each as [`KvLayer`] says, and what convolutions keep:
-/// `[layer]`, as [`ConvLayer`] says; and what delta rules keep: `[layer]`, as [`DeltaLayer`] says. Zeroed at first so
+/// `[layer]`, as [`ConvLayer`] says; and what recurrences keep: `[layer]`, as [`StateLayer`] says. Zeroed at first so
 /// that whatever is read is finite.
 #[derive(Debug)]
 pub(super) struct KvCache {
@@ -218,15 +218,15 @@ impl KvCache {
         let slots = layout.slots();
         Self::kv_bytes(spec, format, slots)
             + Self::conv_bytes(spec, slots)
-            + spec.delta.layers * Self::delta_bytes(spec.delta, layout.scratch)
+            + spec.states.layers * Self::layer_of_states_bytes(spec.states, layout.scratch)
     }
 
     /// Bytes of one layer, in whole lines; none where there are no layers.
-    fn delta_bytes(DeltaSpec { layers, shape }: DeltaSpec, scratch: usize) -> usize {
+    fn layer_of_states_bytes(StateSpec { layers, shape }: StateSpec, scratch: usize) -> usize {
         if layers == 0 {
             0
         } else {
-            DeltaLayer::bytes(shape, DeltaLayer::ring(scratch)).next_multiple_of(ALIGNMENT)
+            StateLayer::bytes(shape, StateLayer::ring(scratch)).next_multiple_of(ALIGNMENT)
         }
     }
 
@@ -252,7 +252,7 @@ impl KvCache {
         let (slots, scratch) = (layout.slots(), layout.scratch);
         let block = Block::zeroed(Self::kv_bytes(spec, format, slots), "the key/value cache")?;
         let kept = Block::zeroed(Self::conv_bytes(spec, slots), "what convolutions keep")?;
-        let states = spec.delta.layers * Self::delta_bytes(spec.delta, scratch);
+        let states = spec.states.layers * Self::layer_of_states_bytes(spec.states, scratch);
         let states = Block::zeroed(states, "the states of rows")?;
         Ok(Self { block, kept, states, spec, format, slots, scratch })
     }
@@ -280,18 +280,18 @@ impl KvCache {
     }
 
     /// # Safety
-    /// While the view lives, only ops touch the layer, and no two of them the same key head.
-    pub(super) unsafe fn delta(&self, layer: usize) -> DeltaLayer<'_> {
-        let bytes = Self::delta_bytes(self.spec.delta, self.scratch);
+    /// While the view lives, only ops touch the layer, and no two of them the same unit.
+    pub(super) unsafe fn recurrence(&self, layer: usize) -> StateLayer<'_> {
+        let bytes = Self::layer_of_states_bytes(self.spec.states, self.scratch);
         let start = self.states.at(layer * bytes, bytes).cast();
         // SAFETY: inside the block, in whole lines, zeroed at first; sharing is the caller's promise.
-        unsafe { DeltaLayer::from_raw(start, DeltaLayer::ring(self.scratch), self.spec.delta.shape) }
+        unsafe { StateLayer::from_raw(start, StateLayer::ring(self.scratch), self.spec.states.shape) }
     }
 
-    /// Every layer of delta rules, to change what it keeps.
-    fn deltas(&self) -> impl Iterator<Item = DeltaLayer<'_>> {
+    /// Every layer of recurrences, to change what it keeps.
+    fn recurrences(&self) -> impl Iterator<Item = StateLayer<'_>> {
         // SAFETY: callers have `&mut self`, or only read while nothing runs.
-        (0..self.spec.delta.layers).map(move |layer| unsafe { self.delta(layer) })
+        (0..self.spec.states.layers).map(move |layer| unsafe { self.recurrence(layer) })
     }
 
     /// Every layer of keys and values, to change its slots.
@@ -333,7 +333,7 @@ impl KvCache {
         }
         // Places of further slots are those of committed ones.
         let in_scratch = slots.take(self.scratch);
-        for layer in self.deltas() {
+        for layer in self.recurrences() {
             for slot in in_scratch.clone() {
                 // SAFETY: as above.
                 unsafe { layer.fill_slot(slot as usize, &mut noise) };
@@ -357,7 +357,7 @@ impl SlotMoves for KvCache {
                 unsafe { layer.copy_slot(source, destination) };
             }
         }
-        for layer in self.deltas() {
+        for layer in self.recurrences() {
             for (source, destination) in moves() {
                 // SAFETY: as above.
                 unsafe { layer.copy_slot(source, destination) };
@@ -367,35 +367,35 @@ impl SlotMoves for KvCache {
 
     fn resume_point(&self, len: usize) -> usize {
         // SAFETY: nothing runs while the cache is asked.
-        self.deltas().map(|layer| unsafe { layer.resume_point(len) }).min().unwrap_or(len)
+        self.recurrences().map(|layer| unsafe { layer.resume_point(len) }).min().unwrap_or(len)
     }
 
     fn forget(&mut self, len: usize) {
-        for layer in self.deltas() {
+        for layer in self.recurrences() {
             // SAFETY: the cache is ours alone.
             unsafe { layer.forget(len) };
         }
     }
 
     fn assume(&mut self, len: usize) {
-        for layer in self.deltas() {
+        for layer in self.recurrences() {
             // SAFETY: the cache is ours alone.
             unsafe { layer.assume(len) };
         }
     }
 
     fn state_bytes(&self) -> usize {
-        self.deltas().map(|layer| DeltaLayer::moved_bytes(layer.shape())).sum()
+        self.recurrences().map(|layer| StateLayer::moved_bytes(layer.shape())).sum()
     }
 
     fn state_end(&self) -> Option<usize> {
         // SAFETY: nothing runs while the cache is asked.
-        self.deltas().map(|layer| unsafe { layer.state_end() }).min().flatten()
+        self.recurrences().map(|layer| unsafe { layer.state_end() }).min().flatten()
     }
 
     fn read_state(&mut self, end: usize, mut bytes: &mut [u8]) {
-        for layer in self.deltas() {
-            let (of_layer, rest) = bytes.split_at_mut(DeltaLayer::moved_bytes(layer.shape()));
+        for layer in self.recurrences() {
+            let (of_layer, rest) = bytes.split_at_mut(StateLayer::moved_bytes(layer.shape()));
             // SAFETY: the cache is ours alone.
             unsafe { layer.copy_state_out(end, of_layer) };
             bytes = rest;
@@ -404,8 +404,8 @@ impl SlotMoves for KvCache {
     }
 
     fn write_state(&mut self, end: usize, mut bytes: &[u8]) {
-        for layer in self.deltas() {
-            let (of_layer, rest) = bytes.split_at(DeltaLayer::moved_bytes(layer.shape()));
+        for layer in self.recurrences() {
+            let (of_layer, rest) = bytes.split_at(StateLayer::moved_bytes(layer.shape()));
             // SAFETY: the cache is ours alone.
             unsafe { layer.copy_state_in(end, of_layer) };
             bytes = rest;

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use ygg_kernels::{DeltaLayer, KvLayer};
+use ygg_kernels::{KvLayer, StateLayer};
 
 /// Slots are moved by multiples of so many, whose keys lie together in some caches.
 pub const MOVED_SLOTS: usize = KvLayer::KEY_BLOCK;
 
 /// Committed slots that can be forgotten in any case where rows have a state.
-pub const CUT_SLOTS: usize = DeltaLayer::STRIDE;
+pub const CUT_SLOTS: usize = StateLayer::STRIDE;
 
 /// A cache whose slots can be copied, within it, to bytes, and from such bytes. Allocates nothing.
 pub trait SlotMoves {

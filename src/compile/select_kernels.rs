@@ -38,7 +38,7 @@ pub(super) fn select_kernel(
         Op::AppendKv { .. } => (OpKind::AppendKv, None),
         Op::Attention { .. } => (OpKind::Attention, None),
         Op::ShortConv { .. } => (OpKind::ShortConv, None),
-        Op::DeltaRule { .. } => (OpKind::DeltaRule, None),
+        Op::Recurrence { .. } => (OpKind::Recurrence, None),
         Op::Route { .. } => (OpKind::Route, None),
         Op::RoutedGated { experts, .. } => (OpKind::RoutedGated, one_format(experts)?),
         Op::RoutedLinear { experts, .. } => (OpKind::RoutedLinear, one_format(experts)?),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use ygg_kernels::Scoring;
+use ygg_kernels::{Scoring, StateForm};
 
 use super::{Graph, Head, HeadTokens, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
 
@@ -34,9 +34,15 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             format!(" layer={layer} heads={heads} scale={scale}{softcap}{window}{}{sinks}", rope(r))
         }
         Op::ShortConv { layer, taps } => format!(" layer={layer} {}", weight_name(*taps)),
-        Op::DeltaRule { layer, vectors, form } => {
+        Op::Recurrence { layer, vectors, form } => {
             let order = if form.is_grouped { "grouped" } else { "tiled" };
-            format!(" layer={layer} {} {order}", vectors.map(weight_name).join("|"))
+            let names: Vec<_> = vectors.iter().map(|vector| weight_name(*vector)).collect();
+            let [shortest, longest] = form.steps;
+            let steps = match form.steps == StateForm::ALL_STEPS {
+                true => String::new(),
+                false => format!(" steps={shortest}..{longest}"),
+            };
+            format!(" layer={layer} {} {order}{steps}", names.join("|"))
         }
         Op::Route { routing, bias } => {
             let ygg_kernels::Routing { used, gating, normalised, scale } = routing;
@@ -163,7 +169,7 @@ pub fn step_name(program: &Program, step: &Step) -> String {
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::ShortConv { .. }
-        | Op::DeltaRule { .. }
+        | Op::Recurrence { .. }
         | Op::Route { .. }
         | Op::Add
         | Op::Scale { .. }

@@ -7,7 +7,7 @@ use petgraph::{
     stable_graph::{NodeIndex, StableDiGraph},
     visit::EdgeRef,
 };
-use ygg_kernels::{DeltaShape, RopePairing, WeightFormat};
+use ygg_kernels::{RopePairing, StateShape, WeightFormat};
 
 use super::{BlockRows, GraphError, Op, ReducedHead, Residence, Rows, TextRows, ValueType};
 
@@ -48,7 +48,7 @@ impl GroupId {
             "mlp"
         } else {
             let kind = ops.find_map(|op| match op {
-                Op::ShortConv { .. } | Op::DeltaRule { .. } => Some(op.name()),
+                Op::ShortConv { .. } | Op::Recurrence { .. } => Some(op.name()),
                 _ => None,
             });
             kind.unwrap_or("attention")
@@ -193,8 +193,8 @@ pub struct KvSpec {
     pub others: OtherHeads,
     /// Short convolutions.
     pub conv: ConvSpec,
-    /// Gated delta rules.
-    pub delta: DeltaSpec,
+    /// States that follow rows.
+    pub states: StateSpec,
 }
 
 /// Layers whose heads are of another shape than those of most; none by default.
@@ -222,13 +222,13 @@ impl KvSpec {
     }
 }
 
-/// Shape of what gated delta rules keep; nothing by default.
+/// Shape of what recurrences keep; nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeltaSpec {
+pub struct StateSpec {
     /// Layers with one, counted by themselves.
     pub layers: usize,
     /// Sizes of each.
-    pub shape: DeltaShape,
+    pub shape: StateShape,
 }
 
 /// Shape of what short convolutions keep of every slot; nothing by default.

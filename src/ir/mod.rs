@@ -31,8 +31,8 @@ pub use block_rows::BlockRows;
 pub use device_spec::{DeviceSpec, KernelChoice};
 pub use dump::{graph_dot, graph_text, program_dot, program_text, step_name};
 pub use graph::{
-    Binding, ConvSpec, DeltaSpec, Elements, Graph, GroupId, KvSpec, LongRope, Node, OtherHeads, RopeId,
-    RopeSpec, SharedBytes, ValueId, WeightId, WeightSource, WeightSpec,
+    Binding, ConvSpec, Elements, Graph, GroupId, KvSpec, LongRope, Node, OtherHeads, RopeId, RopeSpec,
+    SharedBytes, StateSpec, ValueId, WeightId, WeightSource, WeightSpec,
 };
 pub(crate) use ids::id;
 pub use ids::{Id, IdVec, OutputId, ProgramId, StepId};

@@ -1,8 +1,10 @@
 //! The ops of a graph: what each takes and what it gives.
 
-use ygg_kernels::{DeltaForm, Nonlinearity, Routing, Scoring, ShortConv, candidates::candidate_columns};
+use ygg_kernels::{
+    Nonlinearity, Routing, Scoring, ShortConv, StateForm, StateRule, candidates::candidate_columns,
+};
 
-use super::{ConvSpec, DeltaSpec, Dtype, Graph, HeadTokens, RopeId, Rows, ValueType, WeightId};
+use super::{ConvSpec, Dtype, Graph, HeadTokens, RopeId, Rows, StateSpec, ValueType, WeightId};
 
 /// What the host supplies for every row of a forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,17 +128,18 @@ pub enum Op {
         /// Vector `[C * T]`: the taps of channel after channel, that of the row itself last.
         taps: WeightId,
     },
-    /// `(x [W, C], decays [W, H], rates [W, H], slots, tails) -> [W, H B]`: writes what goes in to one slot per row,
-    /// and lets the states of all heads follow each row from the state of the row before it in its sequence.
-    /// [`ygg_kernels::DeltaRule`] says it in full.
-    DeltaRule {
-        /// Layer of what gated delta rules keep.
+    /// `(x [W, C], steps [W, H], rates [W, H], slots, tails) -> [W, H B]`, of a scan without rates: writes what goes in
+    /// to one slot per row, and lets the states of all heads follow each row from the state of the row before it in its
+    /// sequence, by the rule of the graph's [`StateSpec`]. [`ygg_kernels::Recurrence`] says it in full.
+    Recurrence {
+        /// Layer of what recurrences keep.
         layer: usize,
         /// Vectors: `[C * T]`, the taps of channel after channel, that of the row itself last; `[H]`, the decay of each
-        /// head; `[H]`, what is added to what rows say of it.
-        vectors: [WeightId; 3],
+        /// head; `[H]`, what is added to what rows say of their steps. Of a scan then `[C]`, what is added to
+        /// convolutions, and `[H]`, the factors of values in results.
+        vectors: Vec<WeightId>,
         /// How heads and decays lie.
-        form: DeltaForm,
+        form: StateForm,
     },
     /// `(scores [W, E]) -> [W, 2 k]`: which experts each row uses, and with what weights, as
     /// [`ygg_kernels::Routes`] says.
@@ -238,7 +241,7 @@ impl Op {
             Op::AppendKv { .. } => "append_kv",
             Op::Attention { .. } => "attention",
             Op::ShortConv { .. } => "short_conv",
-            Op::DeltaRule { .. } => "delta_rule",
+            Op::Recurrence { .. } => "recurrence",
             Op::Route { .. } => "route",
             Op::RoutedGated { .. } => "routed_gated",
             Op::RoutedLinear { .. } => "routed_linear",
@@ -429,24 +432,29 @@ impl Op {
                 }
                 Ok(ValueType::activation(operands[0].rows, conv.channels))
             }
-            Op::DeltaRule { layer, vectors, form: _ } => {
-                count(5, "x, decays, rates, slots, tails")?;
-                let DeltaSpec { layers, shape } = graph.kv().delta;
-                let columns = [shape.channels(), shape.value_heads, shape.value_heads];
-                let fits = |(i, columns): (usize, usize)| is(i, Dtype::F32) && operands[i].columns == columns;
-                let is_lawful =
-                    columns.into_iter().enumerate().all(fits) && is(3, Dtype::U32) && is(4, Dtype::U32);
-                if !shape.is_lawful() || !is_lawful || *layer >= layers {
+            Op::Recurrence { layer, vectors, form } => {
+                let StateSpec { layers, shape } = graph.kv().states;
+                let (channels, heads, said) = (shape.channels(), shape.value_heads, shape.said());
+                let (is_scan, lens) =
+                    (shape.rule == StateRule::Scan, [channels * shape.taps, heads, heads, channels, heads]);
+                count(
+                    3 + said,
+                    if is_scan { "x, steps, slots, tails" } else { "x, steps, rates, slots, tails" },
+                )?;
+                let columns = [&[channels][..], &vec![heads; said]].concat();
+                let fits =
+                    |(i, columns): (usize, &usize)| is(i, Dtype::F32) && operands[i].columns == *columns;
+                let is_lawful = columns.iter().enumerate().all(fits)
+                    && is(1 + said, Dtype::U32)
+                    && is(2 + said, Dtype::U32);
+                if !shape.is_lawful() || !form.is_lawful() || !is_lawful || *layer >= layers {
                     return Err(refuse(format!(
                         "columns {columns:?}, slots, tails, in a layer below {layers}, of a shape that kernels take"
                     )));
                 }
-                let lens = [shape.channels() * shape.taps, shape.value_heads, shape.value_heads];
-                let is_of = |(id, len): (&WeightId, usize)| {
-                    let vector = graph.weight(*id);
-                    (vector.rows, vector.columns) == (1, len)
-                };
-                if !vectors.iter().zip(lens).all(is_of) {
+                let lens = if is_scan { &lens[..] } else { &lens[..3] };
+                let is_of = |(id, len): (&WeightId, &usize)| is_vector(*id, *len);
+                if vectors.len() != lens.len() || !vectors.iter().zip(lens).all(is_of) {
                     return Err(refuse(format!("vectors of {lens:?} elements")));
                 }
                 Ok(ValueType::activation(operands[0].rows, shape.values()))

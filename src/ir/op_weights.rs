@@ -47,7 +47,7 @@ impl Op {
             Op::Embed { weight } => OpWeights::Rows(*weight),
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
             Op::ShortConv { taps, .. } => OpWeights::Vectors(std::slice::from_ref(taps)),
-            Op::DeltaRule { vectors, .. } => OpWeights::Vectors(vectors),
+            Op::Recurrence { vectors, .. } => OpWeights::Vectors(vectors),
             Op::Route { bias: Some(bias), .. } => OpWeights::Vectors(std::slice::from_ref(bias)),
             Op::Attention { sinks: Some(sinks), .. } => OpWeights::Vectors(std::slice::from_ref(sinks)),
             Op::RoutedGated { experts, biases, .. } | Op::RoutedLinear { experts, biases } => {

@@ -2,7 +2,7 @@
 //!
 //! 1. Every value's type is what its op infers from its operands.
 //! 2. Each cache layer is appended once; attention of a layer reads the effect of that layer's append, in whatever group
-//!    it is. Each layer of convolutions has one, and so has each of delta rules.
+//!    it is. Each layer of convolutions has one, and so has each of recurrences.
 //! 3. What is shown is declared and float, one row per output; so are the hidden rows and the inner rows, if declared,
 //!    or they are all rows of the forward; candidates are read by nothing else.
 //! 4. A group is closed: nothing outside reads a value made inside, but for one value, the residual sum, whose
@@ -45,7 +45,7 @@ fn types(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
 fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
     let mut appended = vec![None; graph.kv().layers];
     let mut convolved = vec![None; graph.kv().conv.layers];
-    let mut followed = vec![None; graph.kv().delta.layers];
+    let mut followed = vec![None; graph.kv().states.layers];
     for value in order {
         match graph.node(*value).op {
             Op::AppendKv { layer, .. } => {
@@ -65,11 +65,11 @@ fn cache(graph: &Graph, order: &[ValueId]) -> Result<(), GraphError> {
                     return Err(law(value, expected, format!("{earlier} too")));
                 }
             }
-            Op::DeltaRule { layer, .. } => {
+            Op::Recurrence { layer, .. } => {
                 if let Some(earlier) = followed[layer].replace(*value) {
                     return Err(law(
                         value,
-                        format!("one delta rule in layer {layer}"),
+                        format!("one recurrence in layer {layer}"),
                         format!("{earlier} too"),
                     ));
                 }
@@ -170,7 +170,7 @@ pub fn residual_operand(graph: &Graph, value: ValueId) -> Option<ValueId> {
         | Op::AppendKv { .. }
         | Op::Attention { .. }
         | Op::ShortConv { .. }
-        | Op::DeltaRule { .. }
+        | Op::Recurrence { .. }
         | Op::Scale { .. }
         | Op::Softcap { .. }
         | Op::Slice { .. }

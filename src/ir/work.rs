@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use ygg_kernels::{KvLayer, Operand as Reads};
+use ygg_kernels::{KvLayer, Operand as Reads, StateRule};
 
 use super::{Head, Op, Program, RowInputs, Step, WeightId};
 
@@ -89,14 +89,16 @@ impl Work {
                 let bytes = read + written + (kept + before) * conv.channels * size_of::<f32>();
                 (bytes + weight_bytes(&[*taps], None), 0)
             }
-            Op::DeltaRule { vectors, .. } => {
-                let shape = program.kv.delta.shape;
+            Op::Recurrence { vectors, .. } => {
+                let shape = program.kv.states.shape;
                 let rows = inputs.slots().iter().filter(|slot| **slot != KvLayer::NO_SLOT).count();
                 // The committed state is read and written once, each row and those that its taps reach once.
                 let state = shape.value_heads * shape.key_dim * shape.value_dim;
                 let bytes = read + written + (2 * state + 2 * rows * shape.channels()) * size_of::<f32>();
-                // Of every element of a state: decayed, a product with the key, the change, a product with the query.
-                (bytes + weight_bytes(vectors, None), 7 * (rows + 1) * state)
+                // Of every element of a state: decayed, the change, a product with the query; by a delta rule decayed
+                // twice, and a product with the key.
+                let each = if shape.rule == StateRule::Scan { 5 } else { 7 };
+                (bytes + weight_bytes(vectors, None), each * (rows + 1) * state)
             }
             Op::Attention { heads, scoring, .. } => {
                 let window = scoring.window.map_or(usize::MAX, |window| window as usize);

@@ -224,6 +224,8 @@ pub(super) trait Fields {
     fn text(&self, key: &str) -> Result<Option<&str>, ModelError>;
     /// A list of integers of at least 0.
     fn counts(&self, key: &str) -> Result<Option<Vec<usize>>, ModelError>;
+    /// A list of numbers.
+    fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, ModelError>;
     /// A list of truth values.
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError>;
     /// A list of texts.

@@ -143,7 +143,7 @@ impl ExecutableSet {
 
     /// Whether rows have a state, which comes from that of the row before.
     pub fn has_states(&self) -> bool {
-        self.graph.kv().delta.layers > 0
+        self.graph.kv().states.layers > 0
     }
 
     /// What the bytes of blocks depend on in addition to the model's contents and the kernels' numeric class, in a

@@ -117,7 +117,7 @@ fn unfused_programs_have_every_op_of_the_graph_and_bytes_for_each() {
                 | Op::Gate(_)
                 | Op::Rope(_)
                 | Op::ShortConv { .. }
-                | Op::DeltaRule { .. }
+                | Op::Recurrence { .. }
                 | Op::Route { .. }
                 | Op::RoutedGated { .. }
                 | Op::RoutedLinear { .. }

@@ -2,6 +2,8 @@
 //!
 //! `tests/data/families` holds the models and the reference outputs; its README says what each model has.
 
+mod refused;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -13,13 +15,10 @@ use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use yggc::{
     ir::graph_text,
-    model::{
-        Container, Model, ModelError, TensorInfo,
-        gguf::{self, DATA_ALIGNMENT, GgufFile, TensorRecord, encode_header, parse},
-        in_eight_bits,
-    },
+    model::{Container, Model, ModelError, in_eight_bits},
 };
 
+use self::refused::{Edit, set};
 use crate::{
     row_invariance::any_rows,
     shared_keys, states,
@@ -27,10 +26,22 @@ use crate::{
 };
 
 /// Folders of the families there are, those that a GPU computes.
-const DENSE: [&str; 11] =
-    ["qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2"];
+const DENSE: [&str; 12] = [
+    "qwen2",
+    "qwen3",
+    "llama",
+    "mistral",
+    "smollm3",
+    "granite",
+    "olmo2",
+    "phi3",
+    "gemma2",
+    "gemma3",
+    "lfm2",
+    "granitehybrid_attention",
+];
 /// Those with experts, those whose rows have a state, and those with heads of two sizes, which a GPU refuses.
-const OF_PROCESSORS: [&str; 15] = [
+const OF_PROCESSORS: [&str; 17] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -46,6 +57,8 @@ const OF_PROCESSORS: [&str; 15] = [
     "qwen35moe",
     "gemma4",
     "gemma4_one_matrix",
+    "granitehybrid",
+    "granitehybrid_moe",
 ];
 /// What a device says of those that it refuses.
 pub(crate) const REFUSED: [&str; 3] =
@@ -226,233 +239,6 @@ fn rows_of_every_family_do_not_depend_on_each_other() {
     }
 }
 
-type Edit = Box<dyn FnOnce(&mut Value)>;
-
-/// A family, what is changed in its configuration, and what an error says of it.
-type Refused = (&'static str, Edit, &'static [&'static str]);
-
-fn set(key: &'static str, value: Value) -> Edit {
-    Box::new(move |config| config[key] = value)
-}
-
-/// What a graph does not compute is named, the first of it, with what would run.
-#[test]
-fn what_a_family_does_not_compute_is_refused_by_name() {
-    let as_llama = |config: &mut Value| {
-        config["model_type"] = json!("llama");
-        config["architectures"] = json!(["LlamaForCausalLM"]);
-        config["rope_scaling"] = Value::Null;
-    };
-    let cases: Vec<Refused> = vec![
-        ("llama", set("model_type", json!("mamba")), &["`model_type`", "`mamba`", "`qwen2`, `qwen3`"]),
-        ("qwen2", Box::new(as_llama), &["self_attn.k_proj.bias`", "a bias", "llama models"]),
-        ("qwen3", Box::new(as_llama), &["self_attn.k_norm.weight`", "a norm", "llama models"]),
-        ("gemma2", Box::new(as_llama), &["`hidden_act`", "gelu", "`silu`"]),
-        ("qwen2", set("attention_bias", json!(true)), &["`attention_bias`", "`true`"]),
-        (
-            "mistral",
-            set("layer_types", json!(["chunked_attention", "full_attention", "full_attention"])),
-            &["`layer_types`", "chunked"],
-        ),
-        ("mistral", set("layer_types", json!(["full_attention"])), &["`layer_types`", "one for each of 3"]),
-        ("mistral", set("sliding_window", json!(0)), &["`sliding_window`", "above 0"]),
-        ("smollm3", set("no_rope_layers", json!([1])), &["`no_rope_layers`", "one for each of 4"]),
-        ("granite", set("logits_scaling", json!(0.0)), &["`logits_scaling`", "not 0"]),
-        ("gemma2", set("attn_logit_softcapping", json!(-1.0)), &["`attn_logit_softcapping`", "above 0"]),
-        ("gemma3", set("sliding_window_pattern", json!(0)), &["`sliding_window_pattern`", "above 0"]),
-        ("gemma3", set("rope_local_base_freq", json!(0.5)), &["`rope_local_base_freq`", "above 1"]),
-        ("phi3", set("partial_rotary_factor", json!(0.5)), &["`rope_scaling`", "4 divisors"]),
-        (
-            "qwen35",
-            set("attn_output_gate", json!(false)),
-            &["`attn_output_gate`", "`false`", "gates of attention"],
-        ),
-        ("qwen35", set("attention_bias", json!(true)), &["`attention_bias`", "`true`"]),
-        ("qwen35", set("linear_num_value_heads", json!(5)), &["gated delta rule", "as many heads of values"]),
-        (
-            "qwen35",
-            set("linear_key_head_dim", json!(1024)),
-            &["gated delta rule", "1 to 512 elements", "1024"],
-        ),
-        ("qwen35", set("linear_key_head_dim", Value::Null), &["`linear_key_head_dim`", "elements of a key"]),
-        (
-            "qwen35",
-            set("linear_conv_kernel_dim", json!(3)),
-            &["conv1d.weight`", "[128, 1, 3]", "[128, 1, 4]"],
-        ),
-        ("qwen35", set("layer_types", json!(["full_attention"])), &["`layer_types`", "one for each of 4"]),
-        (
-            "qwen35",
-            set("layer_types", json!(["conv", "full_attention", "conv", "conv"])),
-            &["`layer_types`", "`conv`", "`linear_attention`"],
-        ),
-        ("lfm2", set("conv_bias", json!(true)), &["`conv_bias`", "`true`"]),
-        ("lfm2", set("conv_L_cache", json!(4)), &["conv.conv.weight`", "[64, 1, 4]", "[64, 1, 3]"]),
-        ("lfm2", set("conv_L_cache", Value::Null), &["`conv_L_cache`", "taps"]),
-        (
-            "lfm2",
-            set("layer_types", json!(["conv", "full_attention"])),
-            &["`layer_types`", "one for each of 3"],
-        ),
-        ("lfm2", set("layer_types", json!(["conv", "moe", "conv"])), &["`layer_types`", "`moe`"]),
-        ("lfm2", set("block_multiple_of", json!(0)), &["`block_multiple_of`", "1 to 65536"]),
-        ("lfm2", set("block_ffn_dim_multiplier", json!(-1.0)), &["`block_ffn_dim_multiplier`", "above 0"]),
-        ("lfm2", set("rope_parameters", Value::Null), &["`rope_theta`"]),
-        ("lfm2", set("theta", json!(5000.0)), &["`theta`", "5000", "as `rope_theta`"]),
-        (
-            "qwen2moe",
-            set("shared_expert_intermediate_size", json!(0)),
-            &["`shared_expert_intermediate_size`"],
-        ),
-        ("qwen2moe", set("qkv_bias", json!(false)), &["`qkv_bias`", "`false`"]),
-        ("ernie4_5_moe", set("use_bias", json!(true)), &["`use_bias`", "`true`"]),
-        ("granitemoeshared", set("shared_intermediate_size", json!(24)), &["[48, 48]", "[80, 48]"]),
-        ("gpt_oss", set("swiglu_limit", json!(5.0)), &["`swiglu_limit`", "`5`", "`7`"]),
-        ("gpt_oss", set("swiglu_alpha", json!(1.0)), &["`swiglu_alpha`", "`1`", "`1.702`"]),
-        ("gpt_oss", set("attention_bias", json!(false)), &["`attention_bias`", "`false`"]),
-        ("gpt_oss", set("rope_theta", Value::Null), &["`rope_theta`", "base of the rotation"]),
-        ("gpt_oss", set("rope_scaling", Value::Null), &["`rope_scaling.rope_type`", "scaling rule"]),
-        ("gpt_oss", set("quantization_config", json!({"quant_method": "fp8"})), &["`fp8`", "`mxfp4`"]),
-        (
-            "gpt_oss",
-            set("intermediate_size", json!(64)),
-            &["experts.gate_up_proj`", "[5, 128, 64]", "[5, 64, 64]"],
-        ),
-    ];
-    refuses(cases);
-}
-
-#[test]
-fn what_gemma4_does_not_compute_is_refused_by_name() {
-    let cases: Vec<Refused> = vec![
-        ("gemma4", set("enable_moe_block", json!(true)), &["`enable_moe_block`", "`true`", "no mixture"]),
-        ("gemma4", set("use_bidirectional_attention", json!("all")), &["`use_bidirectional", "`all`"]),
-        ("gemma4", set("global_head_dim", Value::Null), &["`global_head_dim`", "without a window"]),
-        ("gemma4", set("head_dim", json!(13)), &["`head_dim`", "an even head size", "13"]),
-        ("gemma4", set("head_dim", json!(16)), &["self_attn.q_proj.weight`", "[64, 40]", "[48, 40]"]),
-        ("gemma4", set("num_kv_shared_layers", json!(7)), &["`num_kv_shared_layers`", "fewer than the 7"]),
-        ("gemma4", set("num_kv_shared_layers", json!(6)), &["layer 1", "of its kind among the first 1"]),
-        (
-            "gemma4",
-            set("use_double_wide_mlp", json!(false)),
-            &["layers.4.mlp.gate_proj", "[56, 40]", "[112, 40]"],
-        ),
-        ("gemma4", set("hidden_size_per_layer_input", json!(0)), &["post_per_layer_input_norm", "a norm"]),
-        (
-            "gemma4",
-            set("vocab_size_per_layer_input", json!(96)),
-            &["`vocab_size_per_layer_input`", "97 or more"],
-        ),
-        (
-            "gemma4",
-            Box::new(|config| {
-                let rule = json!({"rope_type": "default", "rope_theta": 1e6});
-                config["rope_parameters"]["full_attention"] = rule;
-            }),
-            &["full_attention.rope_type`", "`default`", "`proportional`"],
-        ),
-        (
-            "gemma4",
-            Box::new(|config| {
-                config["rope_parameters"]["full_attention"]["partial_rotary_factor"] = json!(1.5)
-            }),
-            &["`rope_scaling`", "a share of 1.5"],
-        ),
-        (
-            "gemma4",
-            Box::new(|config| config["layer_types"] = json!(vec!["sliding_attention"; 7])),
-            &["`layer_types`", "a last layer with a window"],
-        ),
-        (
-            "gemma4_one_matrix",
-            set("attention_k_eq_v", json!(false)),
-            &["self_attn.k_proj.weight`", "[120, 48]"],
-        ),
-    ];
-    refuses(cases);
-}
-
-/// The GGUF file of a family with a changed header.
-fn open_file(family: &str, edit: impl FnOnce(&mut GgufFile)) -> Result<Model, ModelError> {
-    let whole = fs::read(data(family).join("model.gguf")).expect("the model is there");
-    let mut file = parse(&whole).expect("the model is whole");
-    let first = file.tensors.values().map(|tensor| tensor.bytes.start).min().expect("it has tensors");
-    edit(&mut file);
-    let record = |(name, tensor): (&String, &TensorInfo)| TensorRecord {
-        name: name.clone(),
-        shape: tensor.shape.clone(),
-        format: tensor.format,
-        offset: (tensor.bytes.start - first) as u64,
-    };
-    let records: Vec<TensorRecord> = file.tensors.iter().map(record).collect();
-    let mut bytes = encode_header(3, &file.metadata, &records);
-    bytes.resize(bytes.len().next_multiple_of(DATA_ALIGNMENT as usize), 0);
-    bytes.extend_from_slice(&whole[first..]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("model.gguf");
-    fs::write(&path, bytes).expect("the folder can be written");
-    Model::open(&path)
-}
-
-#[test]
-fn files_of_gemma4_that_say_something_else_are_refused_by_key() {
-    let flags = |flags: &[bool]| gguf::Value::Array(gguf::Array::Bool(flags.to_vec()));
-    let counts = |counts: &[i32]| gguf::Value::Array(gguf::Array::I32(counts.to_vec()));
-    let (one, both) = ("gemma4_one_matrix", [true, true, true, false]);
-    let cases: Vec<(&str, &str, gguf::Value, &[&str])> = vec![
-        ("gemma4", "expert_count", gguf::Value::U32(8), &["expert_count`", "`8`", "no mixture of experts"]),
-        (one, "attention.sliding_window_pattern", flags(&both[1..]), &["pattern`", "one for each of 4"]),
-        (one, "attention.sliding_window_pattern", flags(&[true; 4]), &["one or more without a window"]),
-        (
-            one,
-            "attention.head_count_kv",
-            counts(&[3, 3, 2, 2]),
-            &["head_count_kv`", "3 in one layer, 2 in another"],
-        ),
-        (one, "attention.head_count_kv", counts(&[3, 3, 3]), &["head_count_kv`", "one for each of 4"]),
-        (one, "attention.head_count_kv", counts(&[4, 4, 4, 2]), &["head_count_kv`", "a divisor of the 6"]),
-        (one, "attention.key_length_swa", gguf::Value::U32(17), &["key_length_swa`", "even"]),
-        (one, "attention.key_length_swa", gguf::Value::U32(1 << 20), &["key_length_swa`", "2 to 512"]),
-        (one, "attention.key_length", gguf::Value::U32(1024), &["key_length`", "2 to 512", "1024"]),
-        (one, "attention.value_length_swa", gguf::Value::U32(8), &["value_length_swa`", "16"]),
-        (one, "rope.dimension_count_swa", gguf::Value::U32(8), &["dimension_count_swa`", "16"]),
-        (one, "attention.value_length", gguf::Value::U32(8), &["value_length`", "40"]),
-        (
-            "gemma4",
-            "attention.shared_kv_layers",
-            gguf::Value::U32(9),
-            &["shared_kv_layers`", "fewer than the 7"],
-        ),
-        ("gemma4", "feed_forward_length", counts(&[56; 3]), &["feed_forward_length`", "one for each of 7"]),
-        (
-            "gemma4",
-            "feed_forward_length",
-            counts(&[56; 7]),
-            &["blk.4.ffn_gate.weight`", "[56, 40]", "[112, 40]"],
-        ),
-    ];
-    for (family, key, value, parts) in cases {
-        let edit = |file: &mut GgufFile| drop(file.metadata.insert(format!("gemma4.{key}"), value));
-        let error = open_file(family, edit).expect_err(key).to_string();
-        assert!(parts.iter().all(|part| error.contains(part)), "{key}: {error}, without {parts:?}");
-    }
-    for (tensor, part) in [("rope_freqs.weight", "[20]"), ("blk.0.attn_k.weight", "[48, 48]")] {
-        let edit = |file: &mut GgufFile| drop(file.tensors.remove(tensor));
-        let error = open_file(one, edit).expect_err(tensor).to_string();
-        assert!(error.contains(tensor) && error.contains(part), "{error}");
-    }
-    // Factors that a file leaves out are one.
-    let edit = |file: &mut GgufFile| drop(file.tensors.remove("blk.0.layer_output_scale.weight"));
-    open_file(one, edit).expect("it opens without");
-}
-
-fn refuses(cases: Vec<Refused>) {
-    for (family, edit, parts) in cases {
-        let error = open_folder(family, edit).expect_err(family).to_string();
-        assert!(parts.iter().all(|part| error.contains(part)), "{family}: {error}, without {parts:?}");
-    }
-}
-
 /// Which layers of LFM 2 attend is said in two ways, and so is the hidden size of its MLPs.
 #[test]
 fn published_configurations_of_lfm2_mean_the_same() {
@@ -537,6 +323,26 @@ fn configurations_of_gemma4_mean_the_same_layer_by_layer() {
     let text =
         |model: &Model| graph_text(&model.graph).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(text(&opened), text(&open(family, Container::Folder)));
+}
+
+/// Layers have other names in what transformers 5 writes, and bounds of steps are said there.
+#[test]
+fn configurations_of_granite_hybrids_mean_the_same() {
+    let text = |edit: Edit| graph_text(&open_folder("granitehybrid", edit).expect("it opens").graph);
+    let lines = |text: String| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let expected = lines(text(Box::new(|_| ())));
+    let as_written_later = |config: &mut Value| {
+        let scan = "linear_attention";
+        config["layer_types"] = json!([scan, scan, "full_attention", scan]);
+        config["time_step_limit"] = json!([0.0, {"__float__": "Infinity"}]);
+        config["position_embedding_type"] = Value::Null;
+        config["mamba_d_head"] = json!("auto");
+    };
+    assert_eq!(lines(text(Box::new(as_written_later))), expected);
+    let bounded = text(set("time_step_limit", json!([0.001, 0.5])));
+    assert_eq!(bounded.matches("steps=0.001..0.5").count(), 3, "{bounded}");
+    let turned = text(set("position_embedding_type", json!("rope")));
+    assert_eq!(turned.matches(" = rope(").count(), 2, "{turned}");
 }
 
 /// Folders that transformers writes have a tensor for each matrix of an expert, published ones two for all of a layer.

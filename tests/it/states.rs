@@ -20,10 +20,11 @@ use crate::{
 /// What a device says of them.
 pub(crate) const OF_GPUS: &str = "states::a_gpu_refuses_states_of_rows_by_name";
 
-/// Models with gated delta rules in most layers.
+/// Models with gated delta rules and with selective scans in most layers.
 pub(crate) fn models() -> &'static [TinyModel] {
-    static MODELS: OnceLock<[TinyModel; 2]> = OnceLock::new();
-    MODELS.get_or_init(|| ["qwen35", "qwen35_tied"].map(|name| families::of_context(name, MODEL_CONTEXT)))
+    static MODELS: OnceLock<[TinyModel; 4]> = OnceLock::new();
+    let names = ["qwen35", "qwen35_tied", "granitehybrid", "granitehybrid_moe"];
+    MODELS.get_or_init(|| names.map(|name| families::of_context(name, MODEL_CONTEXT)))
 }
 
 /// One with grouped heads, and so with gated delta rules in three of four layers.
@@ -70,7 +71,7 @@ fn step(session: &mut Session, text: &mut Vec<u32>, dice: &mut Dice, skip: Optio
 
 fn cut_and_go_on(class: Class, format: KvFormat, case: u64) {
     let mut dice = Dice::new(case);
-    let model = following();
+    let model = dice.pick(models());
     let set = model.build(class, format, vec![1, 3, 16]);
     let what = format!("{} on {class}, {format} cache, case {case}", model.name);
     let mut session = session(&set, MODEL_CONTEXT, 8, dice.within(1, 2));
@@ -198,5 +199,6 @@ fn what_a_session_cannot_return_to_is_not_promised() {
 
 #[test]
 fn a_gpu_refuses_states_of_rows_by_name() {
-    assert_for_processors(following(), "rows have a state");
+    assert_for_processors(following(), "gated delta rules");
+    assert_for_processors(&models()[2], "selective scans");
 }

@@ -28,9 +28,21 @@ use mutation::Mutator;
 #[allow(dead_code, unreachable_pub, reason = "a library to the fuzz targets, a module here")]
 mod mutation;
 
-pub(crate) const FAMILIES: [&str; 13] = [
-    "qwen2", "qwen3", "llama", "mistral", "smollm3", "granite", "olmo2", "phi3", "gemma2", "gemma3", "lfm2",
-    "qwen35", "gemma4",
+pub(crate) const FAMILIES: [&str; 14] = [
+    "qwen2",
+    "qwen3",
+    "llama",
+    "mistral",
+    "smollm3",
+    "granite",
+    "olmo2",
+    "phi3",
+    "gemma2",
+    "gemma3",
+    "lfm2",
+    "qwen35",
+    "gemma4",
+    "granitehybrid",
 ];
 
 /// Damaged files of a family in a container: some, or as many as the release demands.

@@ -169,7 +169,9 @@ fn parts() -> Vec<Part> {
         Part::new("streamed weights", move || check_streamed(fastest)),
         Part::new("a store", check_store_memory),
     ];
-    for (name, family) in [("rows with a state", "qwen35"), ("shared keys", "gemma4")] {
+    for (name, family) in
+        [("gated delta rules", "qwen35"), ("selective scans", "granitehybrid"), ("shared keys", "gemma4")]
+    {
         parts.push(Part::new(name, move || {
             let set = set(&of_family(family), fastest, Activations::Native);
             for name in ["none", "layer_skip", "lookup"] {

@@ -4,11 +4,11 @@ use super::{
     activations::{Layout, Prepared},
     append_kv::Append,
     codes::ByteProducts,
-    delta_rule::{self, Follow},
     gate::{Gate, Softcap},
     generic,
     lanes::{Lanes, Portable, Work},
     packing::{PackedLinear, TILE},
+    recurrence::{self, Follow},
     rms_norm::RmsNorm,
     short_conv::Convolve,
     tuning::Tuning,
@@ -21,8 +21,8 @@ use super::{
 #[cfg(target_arch = "aarch64")]
 use super::{isa::Neon, neon};
 use crate::{
-    Activations, AppendKv, DeltaRule, DeltaShape, Matrix, Nonlinearity, Norm, Rope, Rows, RowsMut, ShortConv,
-    Tier, WeightFormat,
+    Activations, AppendKv, Matrix, Nonlinearity, Norm, Recurrence, Rope, Rows, RowsMut, ShortConv,
+    StateShape, Tier, WeightFormat,
 };
 use std::ops::Range;
 
@@ -432,21 +432,27 @@ impl Kernels {
         self.call(Convolve { args, units, out });
     }
 
-    /// Scratch of one thread for [`Kernels::delta_rule`] of `width` rows, bytes.
-    pub fn delta_rule_scratch_bytes(self, shape: DeltaShape, width: usize) -> usize {
-        delta_rule::scratch_bytes(shape, width)
+    /// Scratch of one thread for [`Kernels::recurrence`] of `width` rows, bytes.
+    pub fn recurrence_scratch_bytes(self, shape: StateShape, width: usize) -> usize {
+        recurrence::scratch_bytes(shape, width)
     }
 
-    /// Keeps what goes into the given units ([`DeltaRule::units`]) of a gated delta rule, and writes their heads of
+    /// Keeps what goes into the given units ([`Recurrence::units`]) of a recurrence, and writes their heads of
     /// `out` (`[W, H B]`). Equal bits in every tier.
     ///
     /// # Panics
     /// If shapes disagree, the committed rows are none that states can go on from, or `scratch` is smaller than
-    /// [`Kernels::delta_rule_scratch_bytes`] or not aligned to 64.
-    pub fn delta_rule(self, args: &DeltaRule<'_>, units: Range<usize>, scratch: &mut [u8], out: RowsMut<'_>) {
+    /// [`Kernels::recurrence_scratch_bytes`] or not aligned to 64.
+    pub fn recurrence(
+        self,
+        args: &Recurrence<'_>,
+        units: Range<usize>,
+        scratch: &mut [u8],
+        out: RowsMut<'_>,
+    ) {
         args.check(&out);
         assert!(units.end <= args.units(), "units {units:?} of {}", args.units());
-        let scratch = &mut scratch[..delta_rule::scratch_bytes(args.memory.shape(), args.x.width())];
+        let scratch = &mut scratch[..recurrence::scratch_bytes(args.memory.shape(), args.x.width())];
         self.call(Follow { args, units, scratch, out });
     }
 

@@ -94,7 +94,6 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod codes;
-mod delta_rule;
 mod found;
 mod gate;
 mod generic;
@@ -106,6 +105,7 @@ mod memory;
 mod neon;
 mod packing;
 mod prepare;
+mod recurrence;
 mod rms_norm;
 mod roofline;
 mod route;

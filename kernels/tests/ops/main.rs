@@ -5,11 +5,11 @@
 mod amx;
 mod attention;
 mod candidates;
-mod delta_rule;
 mod int8;
 mod linear;
 mod pointwise;
 mod race;
+mod recurrence;
 mod routed;
 mod short_conv;
 mod tuning;

@@ -46,9 +46,9 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
             OpWeights::Gain(norm) => Some(norm),
             OpWeights::Vectors(weights) => {
                 let uses = match step.op {
-                    Op::Route { .. } => ["bias of a router", "", ""],
-                    Op::Attention { .. } => ["sinks of heads", "", ""],
-                    _ => ["taps", "decays of heads", "biases of decays"],
+                    Op::Route { .. } => ["bias of a router", "", "", "", ""],
+                    Op::Attention { .. } => ["sinks of heads", "", "", "", ""],
+                    _ => ["taps", "decays of heads", "biases of steps", "biases of taps", "skips of heads"],
                 };
                 for (weight, used) in weights.iter().zip(uses) {
                     add(*weight, "f32 values".to_owned(), used.to_owned());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ygg_kernels::{
-    Attention, ConvLayer, DeltaLayer, KvLayer, Rope, RopeTable, Rows, RowsMut,
+    Attention, ConvLayer, KvLayer, Rope, RopeTable, Rows, RowsMut, StateLayer,
     cpu::{FoundLayout, Kernels, Tuning},
 };
 
@@ -179,9 +179,9 @@ impl<'a> Forward<'a> {
         unsafe { self.cache.conv(layer) }
     }
 
-    pub(super) fn delta(&self, layer: usize) -> DeltaLayer<'a> {
-        // SAFETY: units of a delta rule are disjoint heads, and no other step touches the layer.
-        unsafe { self.cache.delta(layer) }
+    pub(super) fn recurrence(&self, layer: usize) -> StateLayer<'a> {
+        // SAFETY: units of a recurrence are disjoint heads, and no other step touches the layer.
+        unsafe { self.cache.recurrence(layer) }
     }
 
     pub(super) fn scratch(&self, worker: Worker<'_>) -> &'a mut [u8] {

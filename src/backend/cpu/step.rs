@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ygg_kernels::{
-    AppendKv, Attention, DeltaForm, DeltaRule, DeltaShape, DeltaWeights, Nonlinearity, Norm, PartialsShape,
-    Rope, Routes, Routing, Rows, Scoring, ShortConv,
+    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Recurrence, Rope, Routes, Routing, Rows,
+    ScanWeights, Scoring, ShortConv, StateForm, StateShape, StateWeights,
     candidates::ranges,
     cpu::{
         Epilogue, FoundLayout, Kernels, PackedLinear, RoutedGated, RoutedLinear, TILE, Tuning,
@@ -46,7 +46,7 @@ enum Kind {
     AppendKv { layer: usize, rope: Option<RopeId>, k: Region, v: Region },
     Attention(Attending),
     ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
-    DeltaRule(DeltaStep),
+    Recurrence(RecurrenceStep),
     Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
     RoutedGated { function: Nonlinearity, products: Routed },
     RoutedLinear(Routed),
@@ -82,16 +82,17 @@ struct Attending {
     out: Region,
 }
 
-/// A gated delta rule, with what goes in and its taps, decays and biases.
+/// States that follow rows, with what goes in; taps, decays and biases of steps; what only scans have.
 #[derive(Clone, Copy, Debug)]
-struct DeltaStep {
+struct RecurrenceStep {
     layer: usize,
-    shape: DeltaShape,
-    form: DeltaForm,
+    shape: StateShape,
+    form: StateForm,
     vectors: [VectorId; 3],
+    scan: Option<[VectorId; 2]>,
     x: Region,
-    decays: Region,
-    rates: Region,
+    steps: Region,
+    rates: Option<Region>,
     out: Region,
 }
 
@@ -176,14 +177,15 @@ impl CpuStep {
                 x: operand(0),
                 out: region(&step.result),
             },
-            Op::DeltaRule { layer, vectors, form } => Kind::DeltaRule(DeltaStep {
+            Op::Recurrence { layer, vectors, form } => Kind::Recurrence(RecurrenceStep {
                 layer: *layer,
-                shape: kv.delta.shape,
+                shape: kv.states.shape,
                 form: *form,
-                vectors: vectors.map(|id| weights.vector_id(&[id])),
+                vectors: [0, 1, 2].map(|i| weights.vector_id(&[vectors[i]])),
+                scan: (vectors.len() > 3).then(|| [3, 4].map(|i| weights.vector_id(&[vectors[i]]))),
                 x: operand(0),
-                decays: operand(1),
-                rates: operand(2),
+                steps: operand(1),
+                rates: (kv.states.shape.said() > 1).then(|| operand(2)),
                 out: region(&step.result),
             }),
             Op::Route { routing, bias } => Kind::Route {
@@ -281,8 +283,8 @@ impl CpuStep {
                 let shape = [matrix.outputs(), matrix.columns()];
                 kernels.routed_scratch_bytes(matrix.format(), binding.width, shape)
             }
-            Kind::DeltaRule(DeltaStep { shape, .. }) => {
-                kernels.delta_rule_scratch_bytes(*shape, binding.width)
+            Kind::Recurrence(RecurrenceStep { shape, .. }) => {
+                kernels.recurrence_scratch_bytes(*shape, binding.width)
             }
             Kind::Candidates { head: None, .. }
             | Kind::Embed { .. }
@@ -401,21 +403,33 @@ impl CpuStep {
                 };
                 kernels.short_conv(&conv, worker.share(conv.units()), forward.write(out));
             }
-            Kind::DeltaRule(DeltaStep { layer, shape: _, form, vectors, x, decays, rates, out }) => {
-                let [taps, of_decays, biases] = vectors.map(|id| weights.vector(id));
-                let rule = DeltaRule {
+            Kind::Recurrence(RecurrenceStep {
+                layer,
+                shape: _,
+                form,
+                vectors,
+                scan,
+                x,
+                steps,
+                rates,
+                out,
+            }) => {
+                let [taps, decays, biases] = vectors.map(|id| weights.vector(id));
+                let scan = scan.map(|vectors| vectors.map(|id| weights.vector(id)));
+                let scan = scan.map(|[channels, skips]| ScanWeights { channels, skips });
+                let rule = Recurrence {
                     x: forward.read(x),
-                    decays: forward.read(decays),
-                    rates: forward.read(rates),
-                    weights: DeltaWeights { taps, decays: of_decays, biases },
+                    steps: forward.read(steps),
+                    rates: rates.as_ref().map(|rates| forward.read(rates)),
+                    weights: StateWeights { taps, decays, biases, scan },
                     form: *form,
                     slots: inputs.slots(),
                     tails: crate::backend::tails(inputs),
-                    memory: forward.delta(*layer),
+                    memory: forward.recurrence(*layer),
                 };
                 let units = worker.share(rule.units());
                 if !units.is_empty() {
-                    kernels.delta_rule(&rule, units, forward.scratch(worker), forward.write(out));
+                    kernels.recurrence(&rule, units, forward.scratch(worker), forward.write(out));
                 }
             }
             Kind::Route { routing, bias, scores, out } => {

@@ -72,7 +72,7 @@ pub(super) struct Cache {
 impl Cache {
     /// The cache at two addresses: of keys and values, and of what convolutions keep.
     pub(super) fn new(kv: &KvSpec, format: KvFormat, options: &ReplayOptions, [at, kept]: [u64; 2]) -> Self {
-        let KvSpec { layers, kv_heads, head_dim, conv, others: _, delta: _ } = *kv;
+        let KvSpec { layers, kv_heads, head_dim, conv, others: _, states: _ } = *kv;
         let planes = [
             Planes { at, count: 2 * layers * kv_heads, elements: head_dim, format, most_moved: None },
             Planes {

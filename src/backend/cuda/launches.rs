@@ -168,7 +168,7 @@ impl<'a> Launches<'a> {
                 let product = Product { up: Some(up), function, ..Product::plain(*norm, weights) };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
-            Op::Route { .. } | Op::RoutedGated { .. } | Op::RoutedLinear { .. } | Op::DeltaRule { .. } => {
+            Op::Route { .. } | Op::RoutedGated { .. } | Op::RoutedLinear { .. } | Op::Recurrence { .. } => {
                 unreachable!("refused when the programs were loaded")
             }
             Op::Add => self.elementwise(in_step, [operand(0), operand(1), out()], YGG_ADD),

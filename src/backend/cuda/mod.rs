@@ -238,9 +238,11 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
                 let (Op::Gate(function) | Op::GatedLinear { function, .. }) = op else { return false };
                 *function == Nonlinearity::Sigmoid
             };
-            if matches!(step.op, Op::DeltaRule { .. }) || is_sigmoid(&step.op) {
+            if matches!(step.op, Op::Recurrence { .. }) || is_sigmoid(&step.op) {
                 let (what, found) = match &step.op {
-                    Op::DeltaRule { .. } => ("layers whose rows have a state", "gated delta rules"),
+                    Op::Recurrence { .. } => {
+                        ("layers whose rows have a state", program.kv.states.shape.rule.name())
+                    }
                     _ => ("gates", "a sigmoid"),
                 };
                 let expected = "none".to_owned();

@@ -42,7 +42,7 @@ impl Places {
         let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
         let input_words = longest(&|p| InputWords::of(p, options).words);
         let result_words = longest(&words_left);
-        let (slots, KvSpec { layers, kv_heads, head_dim, conv, others: _, delta: _ }) =
+        let (slots, KvSpec { layers, kv_heads, head_dim, conv, others: _, states: _ }) =
             (options.layout.slots(), first.kv);
         let cache_bytes = 2 * layers * kv_heads * slots * head_dim * kv_format.bytes();
         let mut bump = Bump::default();

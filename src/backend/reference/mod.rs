@@ -3,8 +3,8 @@
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use ygg_kernels::{
-    Activations, AppendKv, Attention, DeltaRule, DeltaWeights, KvFormat, Matrix, Norm, Rope, RopeTable,
-    Routes, Rows, RowsMut, ShortConv, cpu::Kernels, reference as kernels,
+    Activations, AppendKv, Attention, KvFormat, Matrix, Norm, Recurrence, Rope, RopeTable, Routes, Rows,
+    RowsMut, ScanWeights, ShortConv, StateWeights, cpu::Kernels, reference as kernels,
 };
 
 use crate::ir::{
@@ -263,20 +263,27 @@ impl ReferenceReplay {
                 };
                 kernels::short_conv(&conv, write());
             }
-            Op::DeltaRule { layer, vectors, form } => {
-                let [taps, decays, biases] = vectors.map(|id| self.executables.vector(&[id]));
-                let rule = DeltaRule {
+            Op::Recurrence { layer, vectors, form } => {
+                let all: Vec<_> = vectors.iter().map(|id| self.executables.vector(&[*id])).collect();
+                let [taps, decays, biases, of_scans @ ..] = &all[..] else {
+                    unreachable!("the law of graphs")
+                };
+                let scan = match of_scans {
+                    [channels, skips] => Some(ScanWeights { channels, skips }),
+                    _ => None,
+                };
+                let rule = Recurrence {
                     x: read(0),
-                    decays: read(1),
-                    rates: read(2),
-                    weights: DeltaWeights { taps: &taps, decays: &decays, biases: &biases },
+                    steps: read(1),
+                    rates: scan.is_none().then(|| read(2)),
+                    weights: StateWeights { taps, decays, biases, scan },
                     form: *form,
                     slots: inputs.slots(),
                     tails: super::tails(inputs),
                     // SAFETY: one thread runs one op at a time.
-                    memory: unsafe { self.cache.delta(*layer) },
+                    memory: unsafe { self.cache.recurrence(*layer) },
                 };
-                kernels::delta_rule(&rule, write());
+                kernels::recurrence(&rule, write());
             }
             Op::Route { routing, bias } => {
                 let bias = bias.map(|bias| self.executables.vector(&[bias]));

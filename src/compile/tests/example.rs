@@ -3,10 +3,12 @@
 use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
-use ygg_kernels::{DeltaForm, DeltaShape, Gating, Nonlinearity, RopePairing, Routing, Scoring, WeightFormat};
+use ygg_kernels::{
+    Gating, Nonlinearity, RopePairing, Routing, Scoring, StateForm, StateRule, StateShape, WeightFormat,
+};
 
 use crate::ir::{
-    ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, ValueId, WeightId,
+    ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, RopeId, RopeSpec, StateSpec, ValueId, WeightId,
     WeightSpec,
 };
 
@@ -228,9 +230,14 @@ impl Builder<'_> {
 
 /// A stream `[W, 8]` and the logits `[R, 8]` over what `build` makes of it. Weights: 0 and 1 are square in F32, 2 in
 /// BF16, 3 is a gain, 4 a bias, 5 the gain of heads of 4, 6 makes gates and values of 8 channels, 7 holds 3 taps of
-/// each, 8 has an element for each of two heads. Cache: two layers of one head of 4, and many of convolutions and of
-/// delta rules of 12 channels with 2 taps. Rotations: 0 of heads of 4, 1 of heads of 2.
+/// each, 8 has an element for each of two heads, 9 one for each of 12 channels. Cache: two layers of one head of 4, and
+/// many of convolutions and of recurrences of 12 channels with 2 taps. Rotations: 0 of heads of 4, 1 of heads of 2.
 pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
+    over_stream_by(StateRule::Delta, build)
+}
+
+/// The same, with recurrences of a rule.
+pub(super) fn over_stream_by(rule: StateRule, build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let weights = [
         ("a", 8, WeightFormat::F32),
         ("b", 8, WeightFormat::F32),
@@ -243,8 +250,9 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
     let gates = WeightSpec::new("gates", 24, 8, WeightFormat::F32);
     let taps = WeightSpec::new("taps", 1, 24, WeightFormat::F32);
     let two_heads = WeightSpec::new("two heads", 1, 2, WeightFormat::F32);
-    let weights = weights.into_iter().chain([of_heads, gates, taps, two_heads]).collect();
-    let shape = DeltaShape { key_heads: 1, value_heads: 2, key_dim: 2, value_dim: 4, taps: 2 };
+    let of_channels = WeightSpec::new("twelve channels", 1, 12, WeightFormat::F32);
+    let weights = weights.into_iter().chain([of_heads, gates, taps, two_heads, of_channels]).collect();
+    let shape = StateShape { rule, key_heads: 1, value_heads: 2, key_dim: 2, value_dim: 4, taps: 2 };
     let mut graph = Graph::new(
         "small",
         weights,
@@ -253,7 +261,7 @@ pub(super) fn over_stream(build: impl FnOnce(&mut Small) -> ValueId) -> Graph {
             kv_heads: 1,
             head_dim: 4,
             conv: ConvSpec { layers: 64, channels: 8 },
-            delta: DeltaSpec { layers: 64, shape },
+            states: StateSpec { layers: 64, shape },
             ..KvSpec::default()
         },
     );
@@ -342,14 +350,19 @@ impl Small {
         self.add(op, &[gated, self.slots, self.tails])
     }
 
-    /// A gated delta rule in a layer of its own; what goes in are parts of one product.
-    pub(super) fn delta_rule(&mut self, x: ValueId) -> ValueId {
+    /// A recurrence in a layer of its own; what goes in are parts of one product.
+    pub(super) fn recurrence(&mut self, x: ValueId) -> ValueId {
         let all = self.linear(6, x);
-        let [x, decays, rates] = [(0, 12), (12, 2), (20, 2)].map(|(start, len)| self.slice(start, len, all));
-        let form = DeltaForm { is_grouped: true, is_logarithm: true };
-        let op = Op::DeltaRule { layer: self.rules, vectors: [7, 8, 8].map(WeightId), form };
+        let [x, steps, rates] = [(0, 12), (12, 2), (20, 2)].map(|(start, len)| self.slice(start, len, all));
+        let form = StateForm { is_grouped: true, is_logarithm: true, steps: [0.125, 2.0] };
+        let (vectors, operands): (&[u32], &[ValueId]) = match self.graph.kv().states.shape.rule {
+            StateRule::Delta => (&[7, 8, 8], &[x, steps, rates, self.slots, self.tails]),
+            StateRule::Scan => (&[7, 8, 8, 9, 8], &[x, steps, self.slots, self.tails]),
+        };
+        let vectors = vectors.iter().copied().map(WeightId).collect();
+        let op = Op::Recurrence { layer: self.rules, vectors, form };
         self.rules += 1;
-        self.add(op, &[x, decays, rates, self.slots, self.tails])
+        self.add(op, operands)
     }
 
     /// Experts that rows choose two of by the second matrix: the first two matrices in turn, with biases, joined.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ygg_kernels::{
-    DeltaShape, Gating, Nonlinearity, RopePairing, Routing, Scoring,
+    Gating, Nonlinearity, RopePairing, Routing, Scoring, StateForm, StateRule, StateShape,
     reference::{capped, gated},
 };
 
@@ -381,16 +381,21 @@ impl Model<'_> {
         })
     }
 
-    /// Heads of a gated delta rule whose value heads lie together and whose decays are stored as logarithms, each row's
-    /// from the first of its path.
-    fn followed(&self, [x, decays, rates]: [&Matrix; 3], vectors: &[WeightId; 3]) -> Matrix {
-        let DeltaShape { key_heads, value_heads, key_dim, value_dim, taps: count } = self.kv.delta.shape;
-        let [taps, stored, biases] = vectors.map(|id| self.weight_row(id, 0));
+    /// Heads of a recurrence whose value heads lie together and whose decays are stored as logarithms, each row's from
+    /// the first of its path; `given` are channels, what rows say of steps and, by a delta rule, of rates.
+    fn followed(&self, given: &[&Matrix], vectors: &[WeightId], form: StateForm) -> Matrix {
+        let StateShape { rule, key_heads, value_heads, key_dim, value_dim, taps: count } =
+            self.kv.states.shape;
+        let [x, steps] = [given[0], given[1]];
+        let vectors: Vec<Vec<f64>> = vectors.iter().map(|id| self.weight_row(*id, 0)).collect();
+        let [taps, stored, biases] = [&vectors[0], &vectors[1], &vectors[2]];
+        let of_scan = |number: usize, at: usize| vectors.get(number).map_or(0.0, |vector| vector[at]);
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
         let convolved = |path: &[usize]| -> Vec<f64> {
             let of_channel = |c: usize| {
                 let back = path.iter().rev().zip((0..count).rev());
                 let sum: f64 = back.map(|(row, tap)| taps[c * count + tap] * x.row(*row)[c]).sum();
+                let sum = sum + of_scan(3, c);
                 sum * sigmoid(sum)
             };
             (0..x.columns).map(of_channel).collect()
@@ -399,6 +404,7 @@ impl Model<'_> {
             let divisor = ((dot(x, x) + f64::from(1e-6f32)) * by as f64).sqrt();
             x.iter().map(|x| x / divisor).collect()
         };
+        let [of_keys, of_values] = [key_heads * key_dim, value_heads * value_dim];
         x.map_rows(|row, _| {
             let path = &self.forward.paths[row];
             let of_head = |head: usize| -> Vec<f64> {
@@ -407,23 +413,34 @@ impl Model<'_> {
                 let mut result = Vec::new();
                 for end in 1..=path.len() {
                     let (own, all) = (path[end - 1], convolved(&path[..end]));
-                    let (queries, rest) = all.split_at(key_heads * key_dim);
-                    let (keys, values) = rest.split_at(key_heads * key_dim);
-                    let part = |of: &[f64]| of[key_head * key_dim..][..key_dim].to_vec();
-                    let (query, key) = (divided(&part(queries), key_dim), divided(&part(keys), 1));
-                    let soft = (decays.row(own)[head] + biases[head]).exp().ln_1p();
-                    let decay = (-stored[head].exp() * soft).exp();
-                    for column in 0..value_dim {
+                    let part = |start: usize, number: usize, len: usize| &all[start + number * len..][..len];
+                    let [mut query, mut key] = match rule {
+                        StateRule::Delta => [0, of_keys],
+                        StateRule::Scan => [of_values + of_keys, of_values],
+                    }
+                    .map(|start| part(start, key_head, key_dim).to_vec());
+                    if rule == StateRule::Delta {
+                        (query, key) = (divided(&query, key_dim), divided(&key, 1));
+                    }
+                    let start = if rule == StateRule::Delta { 2 * of_keys } else { 0 };
+                    let values = part(start, head, value_dim);
+                    let [shortest, longest] = form.steps.map(f64::from);
+                    let step = (steps.row(own)[head] + biases[head]).exp().ln_1p().clamp(shortest, longest);
+                    let decay = (-stored[head].exp() * step).exp();
+                    for (column, value) in values.iter().enumerate() {
                         let known: f64 = (0..key_dim).map(|i| key[i] * decay * state[i][column]).sum();
-                        let value = values[head * value_dim + column];
-                        let change = sigmoid(rates.row(own)[head]) * (value - known);
+                        let change = match rule {
+                            StateRule::Delta => sigmoid(given[2].row(own)[head]) * (value - known),
+                            StateRule::Scan => step * value,
+                        };
                         for i in 0..key_dim {
                             state[i][column] = decay * state[i][column] + key[i] * change;
                         }
                     }
-                    result = (0..value_dim)
-                        .map(|column| (0..key_dim).map(|i| query[i] * state[i][column]).sum())
-                        .collect();
+                    let product =
+                        |column: usize| (0..key_dim).map(|i| query[i] * state[i][column]).sum::<f64>();
+                    let skip = of_scan(4, head);
+                    result = values.iter().enumerate().map(|(i, x)| product(i) + skip * x).collect();
                 }
                 result
             };
@@ -488,7 +505,10 @@ impl Model<'_> {
                     (0..channels).map(of_channel).collect()
                 })
             }
-            Op::DeltaRule { vectors, .. } => self.followed([x(), y(), operands[2].rows()], vectors),
+            Op::Recurrence { vectors, form, .. } => {
+                let given: Vec<_> = operands[..operands.len() - 2].iter().map(|rows| rows.rows()).collect();
+                self.followed(&given, vectors, *form)
+            }
             Op::Route { routing, bias } => self.routes(x(), routing, *bias),
             Op::RoutedGated { function, experts, biases } => {
                 self.routed_gated([x(), y()], *function, experts, biases)

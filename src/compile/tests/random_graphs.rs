@@ -2,10 +2,10 @@
 //! compiles with them, to the same meaning.
 
 use proptest::{prelude::*, sample::Index};
-use ygg_kernels::{KvFormat, Nonlinearity, Tier};
+use ygg_kernels::{KvFormat, Nonlinearity, StateRule, Tier};
 
 use super::{
-    example::{Small, over_stream},
+    example::{Small, over_stream_by},
     interpreter::Forward,
 };
 use crate::{
@@ -98,13 +98,13 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
             let sum = small.experts(a);
             small.sum(b, sum)
         }
-        20 => small.delta_rule(a),
+        20 => small.recurrence(a),
         _ => small.sum(a, b),
     }
 }
 
-fn graph(blocks: &[Block]) -> Graph {
-    over_stream(|small| {
+fn graph(blocks: &[Block], rule: StateRule) -> Graph {
+    over_stream_by(rule, |small| {
         let (mut outside, mut appended, mut groups) = (vec![small.stream], false, 0);
         for block in blocks {
             if !block.grouped {
@@ -169,7 +169,7 @@ proptest! {
         mask in prop::collection::vec(any::<bool>(), 6),
         seed in any::<u64>(),
     ) {
-        let graph = graph(&blocks);
+        let graph = graph(&blocks, [StateRule::Delta, StateRule::Scan][seed as usize % 2]);
         prop_assert_eq!(crate::ir::verify::verify(&graph), Ok(()));
         prop_assume!(judged(&graph, &mask, seed), "a graph that compiles");
     }

@@ -1,9 +1,9 @@
 //! One breach per law, and what the refusal names.
 
-use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Scoring, WeightFormat};
+use ygg_kernels::{Nonlinearity, Scoring, StateForm, StateRule, StateShape, WeightFormat};
 
 use super::*;
-use crate::ir::{ConvSpec, DeltaSpec, Head, Input, KvSpec, Norm, WeightId, WeightSpec};
+use crate::ir::{ConvSpec, Head, Input, KvSpec, Norm, StateSpec, WeightId, WeightSpec};
 
 const ATTENTION: GroupId = GroupId(0);
 
@@ -38,7 +38,14 @@ fn lawful() -> Parts {
         matrix("two", 1, 2),
         matrix("one", 1, 1),
     ];
-    let shape = DeltaShape { key_heads: 1, value_heads: 1, key_dim: 1, value_dim: 2, taps: 2 };
+    let shape = StateShape {
+        rule: StateRule::Delta,
+        key_heads: 1,
+        value_heads: 1,
+        key_dim: 1,
+        value_dim: 2,
+        taps: 2,
+    };
     let conv = ConvSpec { layers: 1, channels: 2 };
     let mut graph = Graph::new(
         "law",
@@ -48,7 +55,7 @@ fn lawful() -> Parts {
             kv_heads: 1,
             head_dim: 4,
             conv,
-            delta: DeltaSpec { layers: 1, shape },
+            states: StateSpec { layers: 1, shape },
             ..KvSpec::default()
         },
     );
@@ -157,17 +164,22 @@ fn refuses_a_second_convolution_in_a_layer_and_taps_that_do_not_fit() {
 }
 
 #[test]
-fn refuses_a_second_delta_rule_in_a_layer_and_what_does_not_fit() {
+fn refuses_a_second_recurrence_in_a_layer_and_what_does_not_fit() {
     let Parts { mut graph, stream, append, attended, .. } = lawful();
     let (slots, tails) = (graph.operands(append)[2], graph.operands(attended)[2]);
     let mut slice = |start, len| graph.add(Op::Slice { start, len }, &[stream], None).unwrap();
     let [x, said, all] = [slice(0, 4), slice(4, 1), slice(0, 8)];
-    let form = DeltaForm { is_grouped: true, is_logarithm: true };
-    let rule = |layer, taps| Op::DeltaRule { layer, vectors: [taps, 5, 5].map(WeightId), form };
+    let form = StateForm { is_grouped: true, is_logarithm: true, steps: StateForm::ALL_STEPS };
+    let rule = |layer, taps| Op::Recurrence { layer, vectors: [taps, 5, 5].map(WeightId).to_vec(), form };
+    let never = StateForm { steps: [1.0, 0.5], ..form };
+    let never = Op::Recurrence { layer: 0, vectors: [3, 5, 5].map(WeightId).to_vec(), form: never };
+    let of_scans = Op::Recurrence { layer: 0, vectors: [3, 5, 5, 5, 5].map(WeightId).to_vec(), form };
     for (op, x, part) in [
         (rule(0, 3), all, "columns [4, 1, 1]"),
         (rule(1, 3), x, "a layer below 1"),
         (rule(0, 4), x, "vectors of [8, 1, 1] elements"),
+        (of_scans, x, "vectors of [8, 1, 1] elements"),
+        (never, x, "of a shape that kernels take"),
     ] {
         let refused = graph.add(op, &[x, said, said, slots, tails], None).unwrap_err().to_string();
         assert!(refused.contains(part), "{refused}");
@@ -176,7 +188,7 @@ fn refuses_a_second_delta_rule_in_a_layer_and_what_does_not_fit() {
     assert_eq!(verify(&graph), Ok(()));
     graph.add(rule(0, 3), &[x, said, said, slots, tails], None).unwrap();
     let found = breach(&graph);
-    assert!(found.contains("one delta rule in layer 0") && found.contains(&first.to_string()), "{found}");
+    assert!(found.contains("one recurrence in layer 0") && found.contains(&first.to_string()), "{found}");
 }
 
 #[test]

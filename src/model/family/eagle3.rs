@@ -211,7 +211,7 @@ impl HiddenStateGraph {
         let weights = LayerWeights {
             before_attention,
             sub_layer: SubLayerWeights::Attention(AttentionWeights { beside, ..attention }),
-            attention_output,
+            attention_output: Some(attention_output),
             output_bias: None,
             after_attention: None,
             before_mlp: Some(before_mlp),

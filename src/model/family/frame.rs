@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     ir::{
-        ConvSpec, DeltaSpec, Graph, GroupId, Input, KvSpec, Norm, Op, OtherHeads, RopeId, ValueId, WeightId,
+        ConvSpec, Graph, GroupId, Input, KvSpec, Norm, Op, OtherHeads, RopeId, StateSpec, ValueId, WeightId,
     },
     model::{ModelConfig, ModelError, RopeConfig, TensorTable},
 };
-use ygg_kernels::{DeltaShape, RopePairing};
+use ygg_kernels::{RopePairing, StateShape};
 
 /// The product with a matrix.
 pub(super) fn linear(weight: WeightId) -> Op {
@@ -174,9 +174,9 @@ pub(super) fn cache(config: &ModelConfig, recipe: &Recipe) -> KvSpec {
             layers: recipe.layers.iter().filter(convolve).count(),
             channels: config.hidden_size,
         },
-        delta: DeltaSpec {
-            layers: recipe.caches(.., Some(Instead::DeltaRule), false),
-            shape: recipe.delta.map_or(DeltaShape::default(), |(shape, _)| shape),
+        states: StateSpec {
+            layers: recipe.caches(.., Some(Instead::Recurrence), false),
+            shape: recipe.recurrence.map_or(StateShape::default(), |(shape, _)| shape),
         },
     }
 }

@@ -5,7 +5,7 @@ use super::{
     experts::{Experts, Shared, SharedStored, Stored},
     recipe::Recipe,
 };
-use crate::model::ModelError;
+use crate::model::{ModelError, config::required};
 
 /// Granite 3, dense.
 pub(super) static GRANITE: Family = Family {
@@ -29,25 +29,37 @@ pub(super) static GRANITE_MOE: Family = Family {
     classes: &[("granitemoe", "GraniteMoeForCausalLM"), ("granitemoeshared", "GraniteMoeSharedForCausalLM")],
     accept: accepted::like_llama_with_experts,
     recipe: |source| {
-        let stored = Stored::Fused {
-            input: "block_sparse_moe.input_linear.weight",
-            output: "block_sparse_moe.output_linear.weight",
-        };
-        // Softmax over the scores of the experts that are used: weights divided by their sum.
-        let fused =
-            SharedStored::Fused { input: "shared_mlp.input_linear", output: "shared_mlp.output_linear" };
-        let shared = Shared::size(source, "shared_intermediate_size")?.map(|feed_forward| Shared {
-            feed_forward,
-            stored: fused,
-            gate: None,
-        });
-        let experts = Experts::required(source, stored, "block_sparse_moe.router.layer", shared)?;
+        let key = source.key("expert_count", "num_local_experts");
+        let experts = required(experts(source)?, &key, "how many experts a layer has, above 0")?;
         Ok(Recipe { experts: Some(experts), ..recipe(source)? })
     },
     ..GRANITE
 };
 
-fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
+/// What folders call the matrices of the MLP that all rows go through.
+pub(super) const SHARED: [&str; 2] = ["shared_mlp.input_linear", "shared_mlp.output_linear"];
+
+/// The hidden size of that MLP, if there is one.
+pub(super) fn shared_size(source: &Source<'_>) -> Result<Option<usize>, ModelError> {
+    Shared::size(source, "shared_intermediate_size")
+}
+
+/// The experts that a file tells of.
+pub(super) fn experts(source: &Source<'_>) -> Result<Option<Experts>, ModelError> {
+    let stored = Stored::Fused {
+        input: "block_sparse_moe.input_linear.weight",
+        output: "block_sparse_moe.output_linear.weight",
+    };
+    let [input, output] = SHARED;
+    let shared =
+        |feed_forward| Shared { feed_forward, stored: SharedStored::Fused { input, output }, gate: None };
+    let shared = shared_size(source)?.map(shared);
+    // Softmax over the scores of the experts that are used: weights divided by their sum.
+    Experts::read(source, stored, "block_sparse_moe.router.layer", shared)
+}
+
+/// Llama's with the factors.
+pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let factor = |gguf, folder| -> Result<f32, ModelError> {
         let found = source.float(gguf, folder)?.unwrap_or(1.0);
         if found.is_finite() && (found as f32).is_normal() {

@@ -1,4 +1,4 @@
-//! One layer of a decoder, attention or a convolution and then MLP or experts, as a recipe has it: its weights in a
+//! One layer of a decoder, attention or what it has instead and then MLP or experts, as a recipe has it: its weights in a
 //! file, and its part of the graph.
 
 use std::ops::Range;
@@ -8,16 +8,17 @@ use super::{
     frame::{Frame, biased, linear},
     layer_inputs::LayerInputWeights,
     recipe::{
-        Attending, AttentionWeights, Beside, Biases, DeltaRuleWeights, HeadNorms, Instead, Keys,
-        LayerWeights, MlpWeights, Norms, Recipe, SubLayerWeights,
+        Attending, AttentionWeights, Beside, Biases, HeadNorms, Instead, Keys, LayerWeights, MlpWeights,
+        Norms, Recipe, SubLayerWeights,
     },
+    recurrence::RecurrenceWeights,
     weights::{Naming, WeightList},
 };
 use crate::{
     ir::{Graph, GroupId, Op, ValueId, WeightId},
     model::{ModelConfig, ModelError},
 };
-use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Scoring};
+use ygg_kernels::{Nonlinearity, Scoring};
 
 impl LayerWeights {
     /// Looks up the weights of a layer.
@@ -50,19 +51,18 @@ impl LayerWeights {
                     let name = naming.layer_bias(index, "attn_output", "self_attn.o_proj");
                     output_bias = Some(list.vector(name, d, "a bias")?);
                 }
-                (SubLayerWeights::Attention(attention), output)
+                (SubLayerWeights::Attention(attention), Some(output))
             }
             Some(Instead::ShortConv { taps }) => {
                 let input = list.find(name("shortconv.in_proj", "conv.in_proj"), &[3 * d, d])?;
                 let taps = list.taps(naming, name("shortconv.conv", "conv.conv"), [d, taps])?;
                 let output = list.find(name("shortconv.out_proj", "conv.out_proj"), &[d, d])?;
-                (SubLayerWeights::ShortConv { input, taps }, output)
+                (SubLayerWeights::ShortConv { input, taps }, Some(output))
             }
-            Some(Instead::DeltaRule) => {
-                let (shape, form) = recipe.delta.expect("a recipe with such a layer says of what shape");
-                let rule = DeltaRuleWeights::find(list, naming, index, d, (shape, form))?;
-                let output = list.find(name("ssm_out", "linear_attn.out_proj"), &[d, shape.values()])?;
-                (SubLayerWeights::DeltaRule(rule), output)
+            Some(Instead::Recurrence) => {
+                let rule = recipe.recurrence.expect("a recipe with such a layer says of what shape");
+                let weights = RecurrenceWeights::find(list, naming, index, d, rule)?;
+                (SubLayerWeights::Recurrence(weights), None)
             }
         };
         let after_attention = gain(list, is_after, "post_attention_norm", "post_attention_layernorm", d)?;
@@ -77,7 +77,7 @@ impl LayerWeights {
                 MlpWeights::Experts { weights, routing: experts.routing }
             }
             None => {
-                let [gate, up] = if recipe.has_fused_tensors {
+                let [gate, up] = if recipe.has_fused_gates {
                     let both = list.parts(name("ffn_up", "mlp.gate_up_proj"), &[2 * f, d], &[f, f])?;
                     [both[0], both[1]]
                 } else {
@@ -109,40 +109,6 @@ impl LayerWeights {
     }
 }
 
-impl DeltaRuleWeights {
-    /// Looks up the weights of a gated delta rule over rows of `d` elements.
-    fn find(
-        list: &mut WeightList<'_>,
-        naming: Naming,
-        index: usize,
-        d: usize,
-        (shape, form): (DeltaShape, DeltaForm),
-    ) -> Result<Self, ModelError> {
-        let heads = shape.value_heads;
-        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
-        let vector = |gguf, folder| naming.layer_vector(index, gguf, folder);
-        let input = list.find(name("attn_qkv", "linear_attn.in_proj_qkv"), &[shape.channels(), d])?;
-        let gate = list.find(name("attn_gate", "linear_attn.in_proj_z"), &[shape.values(), d])?;
-        let says = [
-            list.find(name("ssm_alpha", "linear_attn.in_proj_a"), &[heads, d])?,
-            list.find(name("ssm_beta", "linear_attn.in_proj_b"), &[heads, d])?,
-        ];
-        let taps = name("ssm_conv1d", "linear_attn.conv1d");
-        let vectors = [
-            list.taps(naming, taps, [shape.channels(), shape.taps])?,
-            list.vector(vector("ssm_a", "linear_attn.A_log"), heads, decay_name(form))?,
-            list.vector(vector("ssm_dt.bias", "linear_attn.dt_bias"), heads, "a bias")?,
-        ];
-        let norm = list.gain(name("ssm_norm", "linear_attn.norm"), shape.value_dim, 0.0)?;
-        Ok(Self { input, gate, says, vectors, norm })
-    }
-}
-
-/// What the decays of heads are in errors.
-fn decay_name(form: DeltaForm) -> &'static str {
-    if form.is_logarithm { "logarithms of decays" } else { "decays" }
-}
-
 impl AttentionWeights {
     /// Looks up the weights that make queries, keys and values.
     fn find(
@@ -158,7 +124,7 @@ impl AttentionWeights {
         let rule = recipe.layers[index];
         let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
         let mut gate = Vec::new();
-        let (query, of_keys) = if recipe.has_fused_tensors {
+        let (query, of_keys) = if recipe.has_fused_queries {
             let name = name("attn_qkv", "self_attn.qkv_proj");
             let all = list.parts(name, &[queries + 2 * keys, d], &[queries, keys, keys])?;
             (vec![all[0]], Some([all[1], all[2]]))
@@ -237,9 +203,12 @@ pub(super) fn layer(
             let conv = Op::ShortConv { layer: recipe.cache_layer(layer), taps: *taps };
             graph.add(conv, &[gated, frame.slots, frame.tails], attention)?
         }
-        SubLayerWeights::DeltaRule(weights) => follow(frame, graph, layer, weights, recipe, n)?,
+        SubLayerWeights::Recurrence(weights) => weights.add(frame, graph, layer, recipe, n)?,
     };
-    let out = graph.add(biased(weights.attention_output, weights.output_bias), &[out], attention)?;
+    let out = match weights.attention_output {
+        Some(output) => graph.add(biased(output, weights.output_bias), &[out], attention)?,
+        None => out,
+    };
     let out = frame.maybe_norm(graph, weights.after_attention, out, attention)?;
     let x = add(graph, recipe, x, out, attention)?;
 
@@ -262,28 +231,6 @@ pub(super) fn layer(
         x = graph.add(Op::Scale { factor }, &[x], None)?;
     }
     Ok(x)
-}
-
-/// Heads of a gated delta rule over the rows `n`, each normalised and gated.
-fn follow(
-    frame: &Frame<'_>,
-    graph: &mut Graph,
-    layer: usize,
-    weights: &DeltaRuleWeights,
-    recipe: &Recipe,
-    n: ValueId,
-) -> Result<ValueId, ModelError> {
-    let group = Some(GroupId(u32::try_from(2 * layer).expect("layers are limited")));
-    let DeltaRuleWeights { input, gate, says: [decays, rates], vectors, norm } = *weights;
-    let x = graph.add(linear(input), &[n], group)?;
-    let gate = graph.add(linear(gate), &[n], group)?;
-    let decays = graph.add(linear(decays), &[n], group)?;
-    let rates = graph.add(linear(rates), &[n], group)?;
-    let (_, form) = recipe.delta.expect("a recipe with such a layer says of what form");
-    let rule = Op::DeltaRule { layer: recipe.cache_layer(layer), vectors, form };
-    let out = graph.add(rule, &[x, decays, rates, frame.slots, frame.tails], group)?;
-    let out = graph.add(frame.norm(norm), &[out], group)?;
-    Ok(graph.add(Op::Gate(Nonlinearity::Silu), &[gate, out], group)?)
 }
 
 /// Heads of attention over the rows `n`.

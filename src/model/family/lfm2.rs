@@ -135,15 +135,9 @@ fn adjusted(fields: &dyn Fields, stated: usize) -> Result<usize, ModelError> {
 fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
     let Source { config, fields, .. } = *source;
     if fields.container() == Container::Gguf {
-        let key = source.key("attention.head_count_kv", "");
-        let heads = required(fields.counts(&key)?, &key, "a list of key/value heads, 0 for convolutions")?;
-        if heads.len() != config.layers {
-            let expected = format!("one for each of {} layers", config.layers);
-            return Err(ModelError::invalid(format_args!("key `{key}`"), expected, heads.len()));
-        }
-        return Ok(heads.into_iter().map(|heads| heads > 0).collect());
+        return recipe::attending_by_heads(source);
     }
-    if let Some(attends) = recipe::attending(source, "conv")? {
+    if let Some(attends) = recipe::attending(source, [&["full_attention"], &["conv"]])? {
         return Ok(attends);
     }
     let indices = fields.counts("full_attn_idxs")?;

@@ -15,6 +15,7 @@ mod gemma;
 mod gemma4;
 mod gpt_oss;
 mod granite;
+mod granite_hybrid;
 mod hidden_state;
 mod layer;
 mod layer_inputs;
@@ -30,6 +31,7 @@ mod qwen35;
 mod qwen35moe;
 mod qwen3moe;
 mod recipe;
+mod recurrence;
 mod smollm3;
 #[cfg(test)]
 mod throwaway;
@@ -72,6 +74,7 @@ static FAMILIES: &[&Family] = &[
     &qwen35::QWEN35,
     &qwen35moe::QWEN35MOE,
     &gemma4::GEMMA4,
+    &granite_hybrid::GRANITE_HYBRID,
     #[cfg(test)]
     &throwaway::THROWAWAY,
 ];

@@ -22,6 +22,6 @@ pub(super) static PHI3: Family = Family {
 };
 
 fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
-    let recipe = Recipe { has_fused_tensors: true, ..Recipe::llama(source.config) };
+    let recipe = Recipe { has_fused_queries: true, has_fused_gates: true, ..Recipe::llama(source.config) };
     recipe.windowed(source, |_| true)
 }

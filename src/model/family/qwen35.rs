@@ -4,12 +4,13 @@ use super::{
     Family, Source, accepted,
     further::FurtherNames,
     recipe::{self, HeadNorms, Instead, Recipe},
+    recurrence,
 };
 use crate::model::{
     Container, ModelConfig, ModelError,
     config::{Fields, only, required},
 };
-use ygg_kernels::{DeltaForm, DeltaShape, RopePairing};
+use ygg_kernels::{RopePairing, StateForm, StateRule, StateShape};
 
 /// Qwen 3.5, dense.
 pub(super) static QWEN35: Family = Family {
@@ -75,7 +76,7 @@ pub(super) fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<()
 fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
     let Source { config, fields, .. } = *source;
     if fields.container() == Container::Folder
-        && let Some(attends) = recipe::attending(source, "linear_attention")?
+        && let Some(attends) = recipe::attending(source, [&["full_attention"], &["linear_attention"]])?
     {
         return Ok(attends);
     }
@@ -88,7 +89,7 @@ fn attending(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
 }
 
 /// Sizes of the gated delta rule.
-fn shape(source: &Source<'_>) -> Result<DeltaShape, ModelError> {
+fn shape(source: &Source<'_>) -> Result<StateShape, ModelError> {
     let count = |gguf: &str, folder: &str, expected: &'static str| {
         let key = source.key(gguf, folder);
         required(source.fields.count(&key)?, &key, expected)
@@ -109,27 +110,14 @@ fn shape(source: &Source<'_>) -> Result<DeltaShape, ModelError> {
             all / value_heads
         }
     };
-    let shape = DeltaShape { key_heads, value_heads, key_dim, value_dim, taps };
-    if shape.is_lawful() && shape.channels() <= MOST_CHANNELS {
-        return Ok(shape);
-    }
-    let expected = format!(
-        "1 to {} elements of keys and of values, 1 to {} taps, as many heads of values as of keys or up to {} times as \
-         many, and up to {MOST_CHANNELS} channels",
-        DeltaShape::MOST_DIM,
-        DeltaShape::MOST_TAPS,
-        DeltaShape::MOST_GROUP
-    );
-    Err(ModelError::invalid("the gated delta rule", expected, format_args!("{shape:?}")))
+    let shape = StateShape { rule: StateRule::Delta, key_heads, value_heads, key_dim, value_dim, taps };
+    recurrence::lawful(shape, "the gated delta rule")
 }
-
-/// Most channels of a gated delta rule: as many as any other size of a model may be.
-const MOST_CHANNELS: usize = 1 << 20;
 
 /// What both families compute, with an MLP in every layer.
 pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let is_folder = source.fields.container() == Container::Folder;
-    let form = DeltaForm { is_grouped: is_folder, is_logarithm: is_folder };
+    let form = StateForm { is_grouped: is_folder, is_logarithm: is_folder, steps: StateForm::ALL_STEPS };
     let has_language = source.tensors.keys().any(|name| name.starts_with(LANGUAGE_LAYERS));
     let (names, before_layers) = match (is_folder, has_language) {
         (false, _) => (GGUF_NAMES, None),
@@ -148,7 +136,7 @@ pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
         has_gates: true,
         // Folders store gains less one.
         gain_offset: if is_folder { 1.0 } else { 0.0 },
-        delta: Some((shape(source)?, form)),
+        recurrence: Some((shape(source)?, form)),
         names,
         before_layers,
         others,
@@ -156,7 +144,7 @@ pub(super) fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
         ..Recipe::llama(source.config)
     };
     for (layer, attends) in recipe.layers.iter_mut().zip(attending(source)?) {
-        layer.instead = (!attends).then_some(Instead::DeltaRule);
+        layer.instead = (!attends).then_some(Instead::Recurrence);
     }
     Ok(recipe)
 }

@@ -7,12 +7,16 @@ use super::{
     experts::{ExpertWeights, Experts},
     further::FurtherNames,
     layer_inputs::{LayerInputWeights, LayerInputs},
+    recurrence::RecurrenceWeights,
 };
 use crate::{
     ir::{RopeId, ValueId, WeightId},
-    model::{ModelConfig, ModelError, RopeConfig, config::Fields},
+    model::{
+        ModelConfig, ModelError, RopeConfig,
+        config::{Fields, required},
+    },
 };
-use ygg_kernels::{DeltaForm, DeltaShape, Nonlinearity, Routing};
+use ygg_kernels::{Nonlinearity, Routing, StateForm, StateShape};
 
 /// Where a sub-layer is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +86,8 @@ pub(super) enum Keys {
 pub(super) enum Instead {
     /// A short convolution of so many taps.
     ShortConv { taps: usize },
-    /// The recipe's gated delta rule.
-    DeltaRule,
+    /// The recipe's recurrence.
+    Recurrence,
 }
 
 /// What a decoder computes, apart from its sizes.
@@ -105,8 +109,10 @@ pub(super) struct Recipe {
     pub(super) biases: Biases,
     /// Whether each query head has a score without a value.
     pub(super) has_sinks: bool,
-    /// Whether files have queries, keys and values in one tensor, and gate and up in one.
-    pub(super) has_fused_tensors: bool,
+    /// Whether files have queries, keys and values in one tensor.
+    pub(super) has_fused_queries: bool,
+    /// Whether files have gate and up of MLPs in one tensor.
+    pub(super) has_fused_gates: bool,
     /// Whether attention has a gate of what comes out: of each head, the rows after those of its query.
     pub(super) has_gates: bool,
     /// Function of the MLPs' gates.
@@ -129,8 +135,8 @@ pub(super) struct Recipe {
     pub(super) ropes: Vec<RopeConfig>,
     /// The experts of layers that have some in place of an MLP.
     pub(super) experts: Option<Experts>,
-    /// The gated delta rule of layers that have one in place of attention.
-    pub(super) delta: Option<(DeltaShape, DeltaForm)>,
+    /// The recurrence of layers that have one in place of attention.
+    pub(super) recurrence: Option<(StateShape, StateForm)>,
     /// One for each layer.
     pub(super) layers: Vec<LayerRule>,
     /// Names of weights: those that other families' files have, and what this family's have.
@@ -164,7 +170,8 @@ impl Recipe {
             layer_scales: Vec::new(),
             biases: Biases::None,
             has_sinks: false,
-            has_fused_tensors: false,
+            has_fused_queries: false,
+            has_fused_gates: false,
             has_gates: false,
             function: Nonlinearity::Silu,
             gain_offset: 0.0,
@@ -176,7 +183,7 @@ impl Recipe {
             logit_softcap: None,
             ropes: vec![config.rope.clone()],
             experts: None,
-            delta: None,
+            recurrence: None,
             layers: vec![rule; config.layers],
             names: &[],
             before_layers: None,
@@ -270,18 +277,34 @@ pub(super) fn layer_types(fields: &dyn Fields, layers: usize) -> Result<Option<V
     }
 }
 
-/// Which layers attend, and which have what `layer_types` calls `instead`; `None` if a folder does not say it there.
-pub(super) fn attending(source: &Source<'_>, instead: &str) -> Result<Option<Vec<bool>>, ModelError> {
-    let attends = |kind: String| match kind.as_str() {
-        "full_attention" => Ok(true),
-        other if other == instead => Ok(false),
-        other => {
-            let known = format!("`full_attention`, `{instead}`");
-            Err(ModelError::unsupported("key `layer_types`", format_args!("`{other}`"), known))
+/// Which layers attend, by what `layer_types` calls those that do and those that do not; `None` if a folder does not say
+/// it there.
+pub(super) fn attending(
+    source: &Source<'_>,
+    [attend, instead]: [&[&str]; 2],
+) -> Result<Option<Vec<bool>>, ModelError> {
+    let attends = |kind: String| {
+        let is_of = |kinds: &[&str]| kinds.contains(&kind.as_str());
+        if is_of(attend) || is_of(instead) {
+            return Ok(is_of(attend));
         }
+        let known: Vec<_> = [attend, instead].concat().iter().map(|kind| format!("`{kind}`")).collect();
+        Err(ModelError::unsupported("key `layer_types`", format_args!("`{kind}`"), known.join(", ")))
     };
     let kinds = layer_types(source.fields, source.config.layers)?;
     kinds.map(|kinds| kinds.into_iter().map(attends).collect()).transpose()
+}
+
+/// Which layers attend, by a GGUF file's list of their key/value heads.
+pub(super) fn attending_by_heads(source: &Source<'_>) -> Result<Vec<bool>, ModelError> {
+    let key = source.key("attention.head_count_kv", "");
+    let heads = source.fields.counts(&key)?;
+    let heads = required(heads, &key, "a list of key/value heads, 0 where a layer does not attend")?;
+    if heads.len() != source.config.layers {
+        let expected = format!("one for each of {} layers", source.config.layers);
+        return Err(ModelError::invalid(format_args!("key `{key}`"), expected, heads.len()));
+    }
+    Ok(heads.into_iter().map(|heads| heads > 0).collect())
 }
 
 /// `1 / sqrt(x)`.
@@ -293,8 +316,8 @@ pub(super) fn inverse_root(x: f64) -> f32 {
 pub(super) struct LayerWeights {
     pub(super) before_attention: Option<WeightId>,
     pub(super) sub_layer: SubLayerWeights,
-    /// Of what is in place of attention, too.
-    pub(super) attention_output: WeightId,
+    /// Of a convolution in place of attention, too; recurrences have their own.
+    pub(super) attention_output: Option<WeightId>,
     pub(super) output_bias: Option<WeightId>,
     pub(super) after_attention: Option<WeightId>,
     pub(super) before_mlp: Option<WeightId>,
@@ -309,25 +332,11 @@ pub(super) enum MlpWeights {
     Experts { weights: ExpertWeights, routing: Routing },
 }
 
-/// The weights of the sub-layer in front of an MLP, but for its output's.
+/// The weights of the sub-layer in front of an MLP; of attention and convolutions, but for their outputs'.
 pub(super) enum SubLayerWeights {
     Attention(AttentionWeights),
     ShortConv { input: WeightId, taps: WeightId },
-    DeltaRule(DeltaRuleWeights),
-}
-
-/// The weights of a gated delta rule, but for its output's.
-pub(super) struct DeltaRuleWeights {
-    /// Of queries, keys and values together.
-    pub(super) input: WeightId,
-    /// Of the gates of what comes out.
-    pub(super) gate: WeightId,
-    /// Of what rows say of decays, and of how far states follow them.
-    pub(super) says: [WeightId; 2],
-    /// Taps, decays, and what is added to what rows say of these.
-    pub(super) vectors: [WeightId; 3],
-    /// The gain of the norm of every head of what comes out.
-    pub(super) norm: WeightId,
+    Recurrence(RecurrenceWeights),
 }
 
 /// The weights that make queries, keys and values.

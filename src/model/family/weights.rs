@@ -266,13 +266,16 @@ impl<'a> WeightList<'a> {
         self.dense(WeightSpec::new(name, 1, len, format), what)
     }
 
-    /// A vector, `[len]` or `[1, len]`; errors say `what` it is.
+    /// A vector, `[len]`, `[1, len]` or `[len, 1]`; errors say `what` it is.
     ///
     /// # Errors
     /// As [`vector`](Self::vector).
     pub(super) fn row(&mut self, name: String, len: usize, what: &str) -> Result<WeightId, ModelError> {
-        let is_matrix = self.tensors.get(&name).is_some_and(|info| info.shape.len() == 2);
-        let format = self.format_of(&name, &[1, len][usize::from(!is_matrix)..])?;
+        let format = match self.tensors.get(&name).map(|info| &info.shape[..]) {
+            Some([_, 1]) => self.format_of(&name, &[len, 1])?,
+            Some([_, _]) => self.format_of(&name, &[1, len])?,
+            Some(_) | None => self.format_of(&name, &[len])?,
+        };
         self.dense(WeightSpec::new(name, 1, len, format), what)
     }
 

@@ -298,6 +298,10 @@ impl Fields for GgufFile {
         Ok(self.small_counts(key)?.map(|counts| counts.into_iter().map(|n| n as usize).collect()))
     }
 
+    fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, ModelError> {
+        Ok(self.floats(key)?.map(|numbers| numbers.iter().copied().map(f64::from).collect()))
+    }
+
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError> {
         self.typed(key, "an array of bools", |value| match value {
             Value::Array(Array::Bool(flags)) => Some(flags.clone()),

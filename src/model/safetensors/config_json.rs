@@ -123,6 +123,13 @@ impl Fields for Object {
         })
     }
 
+    fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, ModelError> {
+        // What JSON cannot say, transformers writes as `{"__float__": "Infinity"}`.
+        let is_infinite = |value: &Value| value.get("__float__").is_some_and(|name| name == "Infinity");
+        let number = |value: &Value| value.as_f64().or(is_infinite(value).then_some(f64::INFINITY));
+        self.typed(key, "a list of numbers", |value| value.as_array()?.iter().map(number).collect())
+    }
+
     fn flags(&self, key: &str) -> Result<Option<Vec<bool>>, ModelError> {
         self.typed(key, "a list of true and false", |value| {
             value.as_array()?.iter().map(Value::as_bool).collect()

@@ -171,6 +171,28 @@ FAMILIES = {
                         rope_theta=DROP, rope_parameters=dict(
                             rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5, mrope_section=[2, 1, 1],
                             mrope_interleaved=True)),
+    # Selective scans: two units of four heads, and of groups by themselves; sizes that fill no vector.
+    "granitehybrid": family("GraniteMoeHybridForCausalLM", "granitemoehybrid", "granitehybrid", permute=True,
+                            tie_word_embeddings=True, num_hidden_layers=4, hidden_size=48, intermediate_size=72,
+                            shared_intermediate_size=72, num_local_experts=0, num_experts_per_tok=0,
+                            layer_types=["mamba", "mamba", "attention", "mamba"], position_embedding_type="nope",
+                            mamba_n_heads=8, mamba_n_groups=1, mamba_d_state=18, mamba_d_head=12, mamba_d_conv=4,
+                            mamba_expand=2, mamba_chunk_size=32, mamba_conv_bias=True, mamba_proj_bias=False,
+                            max_position_embeddings=512, lengths=(200,), attention_multiplier=0.15625,
+                            embedding_multiplier=0.75, residual_multiplier=0.625, logits_scaling=2.5, final_gain=6.0),
+    "granitehybrid_moe": family("GraniteMoeHybridForCausalLM", "granitemoehybrid", "granitehybrid", permute=True,
+                                hidden_size=32, intermediate_size=24, shared_intermediate_size=40, vocab_size=97,
+                                num_local_experts=6, num_experts_per_tok=2, layer_types=["mamba", "attention"],
+                                position_embedding_type="rope", mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=17,
+                                mamba_d_head="auto", mamba_d_conv=3, mamba_expand=2, mamba_conv_bias=True,
+                                mamba_proj_bias=False, attention_multiplier=0.25, embedding_multiplier=2.0,
+                                residual_multiplier=0.75, logits_scaling=1.5),
+    # One that only attends: the folder is as those above, the GGUF file as Granite 3's.
+    "granitehybrid_attention": family("GraniteMoeHybridForCausalLM", "granitemoehybrid", "granite", permute=True,
+                                      tie_word_embeddings=True, intermediate_size=40, shared_intermediate_size=40,
+                                      num_local_experts=0, num_experts_per_tok=0, layer_types=["attention"] * 2,
+                                      position_embedding_type="rope", attention_multiplier=0.15625, final_gain=6.0,
+                                      embedding_multiplier=0.75, residual_multiplier=0.625, logits_scaling=2.5),
 }
 
 # What converters call the matrices of experts: gate, up, down.
@@ -341,7 +363,18 @@ def write_metadata(writer, c, spec):
         writer.add_full_attention_interval(c["full_attention_interval"])
         writer.add_rope_dimension_count(int(head_dim * rope["partial_rotary_factor"]))
         writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
-    if arch.startswith("lfm2"):
+    if arch == "granitehybrid":
+        writer.add_ssm_conv_kernel(c["mamba_d_conv"])
+        writer.add_ssm_state_size(c["mamba_d_state"])
+        writer.add_ssm_group_count(c["mamba_n_groups"])
+        writer.add_ssm_inner_size(c["mamba_expand"] * c["hidden_size"])
+        writer.add_ssm_time_step_rank(c["mamba_n_heads"])
+        writer.add_rope_dimension_count(head_dim)
+        # llama.cpp's converter says so of every model with scans; its graph turns nothing then.
+        writer.add_rope_scaling_finetuned(c["position_embedding_type"] == "rope")
+        writer.add_head_count_kv([c["num_key_value_heads"] if t == "attention" else 0 for t in c["layer_types"]])
+        writer.add_feed_forward_length(c["intermediate_size"])
+    elif arch.startswith("lfm2"):
         attention = [t == "full_attention" for t in c["layer_types"]]
         writer.add_head_count_kv([c["num_key_value_heads"] if x else 0 for x in attention])
         writer.add_shortconv_l_cache(c["conv_L_cache"])
@@ -431,6 +464,7 @@ def rope_factors(c):
 def with_experts_together(weights):
     """The same with one tensor for all experts' gates of a layer, one for their ups, one for their downs."""
     together, of_experts = {}, {}
+    is_dense = not any("block_sparse_moe" in name for name in weights)
     for name, tensor in weights.items():
         each = re.fullmatch(r"(.*\.)(?:mlp|feed_forward|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight", name)
         if each:
@@ -439,7 +473,9 @@ def with_experts_together(weights):
         elif name.endswith("shared_mlp.input_linear.weight"):
             layer = name.removesuffix("shared_mlp.input_linear.weight")
             for part, half in zip(("gate_proj", "up_proj"), tensor.chunk(2)):
-                together[f"{layer}mlp.shared_expert.{part}.weight"] = half.contiguous()
+                together[f"{layer}mlp.{'' if is_dense else 'shared_expert.'}{part}.weight"] = half.contiguous()
+        elif is_dense and name.endswith("shared_mlp.output_linear.weight"):
+            together[name.replace("shared_mlp.output_linear", "mlp.down_proj")] = tensor
         elif name.endswith("e_score_correction_bias"):
             together[name.removesuffix("_bias") + ".bias"] = tensor.reshape(-1)
         elif name.endswith("input_linear.weight"):
@@ -490,8 +526,12 @@ def converted(name, values, c, spec):
         values = values + np.float32(1)
     if name.endswith("A_log"):
         values = -np.exp(values)
-    if "conv1d" in name:
+    if "conv1d.weight" in name:
         values = values.squeeze(1)
+    if name.endswith(("mamba.A_log", "mamba.D")):
+        values = values[:, None]
+    if name.endswith("mamba.norm.weight"):
+        values = values.reshape(c["mamba_n_groups"], -1)
     return value_heads_in_turn(name, values, c)
 
 
@@ -517,7 +557,7 @@ def gguf_tensors(c, spec, weights):
         values = converted(name, values, c, spec)
         # As llama.cpp's converter: a router stays as it is.
         dense = values.ndim in (2, 3) and "conv.conv" not in name and "conv1d" not in name and "ffn_gate_inp" not in new
-        dense = dense and not new.endswith(".bias")
+        dense = dense and not new.endswith((".bias", "ssm_a", "ssm_d", "ssm_norm.weight"))
         tensors[new] = values.astype(np.float16) if dense else values
     return tensors
 

@@ -1,11 +1,12 @@
-//! Gated delta rules: tolerance against the reference; equality over tiers, units, slots, trees, and over which rows
+//! Gated delta rules and selective scans: tolerance against the reference; equality over tiers, units, slots, trees, and over which rows
 //! are in one forward; texts that are cut.
 
 use super::tiers;
 use proptest::prelude::*;
 use std::ops::Range;
 use ygg_kernels::{
-    DeltaForm, DeltaLayer, DeltaRule, DeltaShape, DeltaWeights, KvLayer, Rows, RowsMut, Tails,
+    KvLayer, Recurrence, Rows, RowsMut, ScanWeights, StateForm, StateLayer, StateRule, StateShape,
+    StateWeights, Tails,
     cpu::Kernels,
     reference,
     testing::{Noise, Scratch, bits},
@@ -16,21 +17,21 @@ const SCRATCH: usize = 40;
 
 /// A layer's memory.
 struct Memory {
-    shape: DeltaShape,
+    shape: StateShape,
     bytes: Scratch,
 }
 
 impl Memory {
-    fn new(shape: DeltaShape) -> Self {
-        let mut bytes = Scratch::new(DeltaLayer::bytes(shape, DeltaLayer::ring(SCRATCH)));
+    fn new(shape: StateShape) -> Self {
+        let mut bytes = Scratch::new(StateLayer::bytes(shape, StateLayer::ring(SCRATCH)));
         bytes.bytes().fill(0);
         Self { shape, bytes }
     }
 
-    fn layer(&mut self) -> DeltaLayer<'_> {
+    fn layer(&mut self) -> StateLayer<'_> {
         let start = self.bytes.bytes().as_mut_ptr().cast();
         // SAFETY: as many bytes, aligned, zeros at first, borrowed mutably.
-        unsafe { DeltaLayer::from_raw(start, DeltaLayer::ring(SCRATCH), self.shape) }
+        unsafe { StateLayer::from_raw(start, StateLayer::ring(SCRATCH), self.shape) }
     }
 }
 
@@ -44,31 +45,37 @@ struct Row {
 
 /// What goes in of some rows, and the weights.
 struct Rule {
-    shape: DeltaShape,
-    form: DeltaForm,
+    shape: StateShape,
+    form: StateForm,
     x: Vec<f32>,
-    decays: Vec<f32>,
+    steps: Vec<f32>,
     rates: Vec<f32>,
     taps: Vec<f32>,
     stored: Vec<f32>,
     biases: Vec<f32>,
+    channels: Vec<f32>,
+    skips: Vec<f32>,
 }
 
 impl Rule {
-    fn new(shape: DeltaShape, form: DeltaForm, rows: usize, seed: u64) -> Self {
+    fn new(shape: StateShape, form: StateForm, rows: usize, seed: u64) -> Self {
         let mut noise = Noise::new(seed);
         let heads = shape.value_heads;
         let mut values = |len: usize, factor: f32| -> Vec<f32> {
             noise.values(len).into_iter().map(|x| factor * x).collect()
         };
         let stored = values(heads, 1.5).into_iter();
+        // Products of keys and queries are at most one where rules normalise them, and sums of their elements in scans.
+        let size = if shape.rule == StateRule::Scan { 0.5 } else { 2.0 };
         Self {
-            x: values(rows * shape.channels(), 2.0),
-            decays: values(rows * heads, 3.0),
+            x: values(rows * shape.channels(), size),
+            steps: values(rows * heads, 3.0),
             rates: values(rows * heads, 3.0),
             taps: values(shape.channels() * shape.taps, 1.0),
             stored: stored.map(|x| if form.is_logarithm { x } else { -x.exp() }).collect(),
             biases: values(heads, 1.0),
+            channels: values(shape.channels(), 0.5),
+            skips: values(heads, 1.0),
             shape,
             form,
         }
@@ -79,7 +86,7 @@ impl Rule {
         &self,
         memory: &mut Memory,
         rows: &[Row],
-        run: impl FnOnce(&DeltaRule<'_>, RowsMut<'_>),
+        run: impl FnOnce(&Recurrence<'_>, RowsMut<'_>),
     ) -> Vec<f32> {
         let width = rows.len() + 1;
         let gathered = |from: &[f32], columns: usize| -> Vec<f32> {
@@ -87,11 +94,14 @@ impl Rule {
             numbers.flat_map(|number| from[number * columns..][..columns].to_vec()).collect()
         };
         let heads = self.shape.value_heads;
-        let (x, decays, rates) = (
+        let (x, steps, rates) = (
             gathered(&self.x, self.shape.channels()),
-            gathered(&self.decays, heads),
+            gathered(&self.steps, heads),
             gathered(&self.rates, heads),
         );
+        let is_scan = self.shape.rule == StateRule::Scan;
+        let scan = ScanWeights { channels: &self.channels, skips: &self.skips };
+        let (taps, decays, biases) = (&self.taps, &self.stored, &self.biases);
         let all = |padding: u32, of: &dyn Fn(&Row) -> u32| -> Vec<u32> {
             [padding].into_iter().chain(rows.iter().map(of)).collect()
         };
@@ -101,11 +111,11 @@ impl Rule {
             tail[..row.tail.len()].copy_from_slice(&row.tail);
         }
         let positions = vec![0; width];
-        let args = DeltaRule {
+        let args = Recurrence {
             x: Rows::new(&x, self.shape.channels()),
-            decays: Rows::new(&decays, heads),
-            rates: Rows::new(&rates, heads),
-            weights: DeltaWeights { taps: &self.taps, decays: &self.stored, biases: &self.biases },
+            steps: Rows::new(&steps, heads),
+            rates: (!is_scan).then(|| Rows::new(&rates, heads)),
+            weights: StateWeights { taps, decays, biases, scan: is_scan.then_some(scan) },
             form: self.form,
             slots: &all(KvLayer::NO_SLOT, &|row| row.slot),
             tails: Tails {
@@ -124,12 +134,12 @@ impl Rule {
     }
 
     fn by(&self, memory: &mut Memory, rows: &[Row], kernels: Kernels, apart: usize) -> Vec<f32> {
-        let bytes = kernels.delta_rule_scratch_bytes(self.shape, rows.len() + 1);
+        let bytes = kernels.recurrence_scratch_bytes(self.shape, rows.len() + 1);
         let mut scratch = Scratch::new(bytes);
         self.forward(memory, rows, |args, mut out| {
             let split = apart.min(args.units());
-            kernels.delta_rule(args, split..args.units(), scratch.bytes(), out.reborrow());
-            kernels.delta_rule(args, 0..split, scratch.bytes(), out);
+            kernels.recurrence(args, split..args.units(), scratch.bytes(), out.reborrow());
+            kernels.recurrence(args, 0..split, scratch.bytes(), out);
         })
     }
 
@@ -149,9 +159,12 @@ fn in_place(number: usize) -> Row {
     Row { number, slot: number as u32, prefix: number, tail: vec![number as u32] }
 }
 
-fn shapes() -> impl Strategy<Value = DeltaShape> {
-    (1usize..4, 1usize..4, 1usize..24, 1usize..40, 1usize..=4).prop_map(
-        |(key_heads, group, key_dim, value_dim, taps)| DeltaShape {
+/// Of as many value heads for a key head as make one unit and several.
+fn shapes() -> impl Strategy<Value = StateShape> {
+    let rule = prop_oneof![Just(StateRule::Delta), Just(StateRule::Scan)];
+    (rule, (1usize..4, 1usize..8), 1usize..24, 1usize..40, 1usize..=4).prop_map(
+        |(rule, (key_heads, group), key_dim, value_dim, taps)| StateShape {
+            rule,
             key_heads,
             value_heads: key_heads * group,
             key_dim,
@@ -161,8 +174,13 @@ fn shapes() -> impl Strategy<Value = DeltaShape> {
     )
 }
 
-fn forms() -> impl Strategy<Value = DeltaForm> {
-    any::<[bool; 2]>().prop_map(|[is_grouped, is_logarithm]| DeltaForm { is_grouped, is_logarithm })
+fn forms() -> impl Strategy<Value = StateForm> {
+    let steps = prop_oneof![Just(StateForm::ALL_STEPS), Just([0.25, 1.5])];
+    (any::<[bool; 2]>(), steps).prop_map(|([is_grouped, is_logarithm], steps)| StateForm {
+        is_grouped,
+        is_logarithm,
+        steps,
+    })
 }
 
 fn close(found: &[f32], judged: &[f32], tolerance: f32) -> Result<(), String> {
@@ -177,8 +195,9 @@ fn close(found: &[f32], judged: &[f32], tolerance: f32) -> Result<(), String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Keys are of length 1 and rates below 1, so that a state forgets errors: what is left of them is a few roundings
-    /// of numbers of the size of values.
+    /// Of delta rules keys are of length 1 and rates below 1, so that a state forgets errors: what is left of them is a
+    /// few roundings of numbers of the size of values. A scan adds up what may cancel out; errors are few roundings of
+    /// the largest result.
     #[test]
     fn rules_follow_the_reference_whatever_is_forwarded_together(
         (shape, form) in (shapes(), forms()),
@@ -187,9 +206,11 @@ proptest! {
     ) {
         let rule = Rule::new(shape, form, len, seed);
         let rows: Vec<Row> = (0..len).map(in_place).collect();
-        let judged = rule.forward(&mut Memory::new(shape), &rows, reference::delta_rule);
+        let judged = rule.forward(&mut Memory::new(shape), &rows, reference::recurrence);
         let expected = rule.chunks(&mut Memory::new(shape), 0..len, 1, Kernels::portable());
-        prop_assert_eq!(close(&expected, &judged, 2e-5), Ok(()));
+        let largest = judged.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+        let size = if shape.rule == StateRule::Scan { largest.max(1.0) } else { 1.0 };
+        prop_assert_eq!(close(&expected, &judged, 2e-5 * size), Ok(()));
         for kernels in tiers() {
             let mut memory = Memory::new(shape);
             prop_assert_eq!(bits(&rule.chunks(&mut memory, 0..len, width, kernels)), bits(&expected), "{}", kernels.tier());
@@ -260,7 +281,7 @@ proptest! {
     #[test]
     fn a_text_can_be_cut(
         (shape, form) in (shapes(), forms()),
-        (len, cut, width) in (1usize..300, 0usize..=DeltaLayer::STRIDE, 1usize..SCRATCH),
+        (len, cut, width) in (1usize..300, 0usize..=StateLayer::STRIDE, 1usize..SCRATCH),
         seed: u64,
     ) {
         let kept = len.saturating_sub(cut);
@@ -294,8 +315,16 @@ proptest! {
 /// What lies before the oldest state is not there to go on from.
 #[test]
 fn a_text_is_not_cut_to_where_no_state_is() {
-    let shape = DeltaShape { key_heads: 2, value_heads: 2, key_dim: 4, value_dim: 3, taps: 2 };
-    let rule = Rule::new(shape, DeltaForm { is_grouped: true, is_logarithm: true }, 400, 5);
+    let shape = StateShape {
+        rule: StateRule::Delta,
+        key_heads: 2,
+        value_heads: 2,
+        key_dim: 4,
+        value_dim: 3,
+        taps: 2,
+    };
+    let form = StateForm { is_grouped: true, is_logarithm: true, steps: StateForm::ALL_STEPS };
+    let rule = Rule::new(shape, form, 400, 5);
     let mut memory = Memory::new(shape);
     rule.chunks(&mut memory, 0..400, 10, Kernels::best());
     let layer = memory.layer();

@@ -1,4 +1,4 @@
-//! Gated delta rules along each row's logical sequence. Equal in every tier.
+//! States that follow each row's logical sequence, by gated delta rules or selective scans. Equal in every tier.
 //!
 //! A state never leaves its thread: rows are walked so that each begins with the state that another ended with, as far
 //! as their sequences agree. Where sequences part, the state there is saved, if there is room, or made again: the same
@@ -9,8 +9,8 @@ use super::{
     lanes::{LANES, Lanes, Work, exp, sigmoid, silu},
 };
 use crate::{
-    DeltaRule, DeltaShape, RowsMut,
-    kv::{LEAST_SQUARES, STATE_LANES},
+    Recurrence, RowsMut, StateRule, StateShape,
+    kv::{LEAST_SQUARES, STATE_LANES, Source},
 };
 use std::ops::Range;
 
@@ -25,20 +25,20 @@ const SAVED: usize = 6;
 const CHAINS: usize = 4;
 
 /// Scratch of one thread for rows of so many, bytes.
-pub(super) fn scratch_bytes(shape: DeltaShape, width: usize) -> usize {
-    let floats = (1 + SAVED) * shape.unit_state() + row_floats(shape) * (1 + shape.taps);
+pub(super) fn scratch_bytes(shape: StateShape, width: usize) -> usize {
+    let floats = (1 + SAVED) * shape.unit_state() + row_floats(shape) * (2 + shape.taps);
     (floats + width.next_multiple_of(LANES)) * size_of::<f32>()
 }
 
 /// Channels of a unit, each of its parts in whole vectors.
-fn row_floats(shape: DeltaShape) -> usize {
+fn row_floats(shape: StateShape) -> usize {
     let padded = |len: usize| len.next_multiple_of(LANES);
-    2 * padded(shape.key_dim) + shape.group() * padded(shape.value_dim)
+    2 * padded(shape.key_dim) + shape.unit_heads() * padded(shape.value_dim)
 }
 
 /// Keeps what goes into the given units, then writes their heads.
 pub(super) struct Follow<'a> {
-    pub(super) args: &'a DeltaRule<'a>,
+    pub(super) args: &'a Recurrence<'a>,
     pub(super) units: Range<usize>,
     pub(super) scratch: &'a mut [u8],
     pub(super) out: RowsMut<'a>,
@@ -53,19 +53,19 @@ impl Work for Follow<'_> {
         let shape = args.memory.shape();
         let (order, rest) = scratch.split_at_mut(args.x.width().next_multiple_of(LANES) * size_of::<u32>());
         let order = numbers_mut(order);
-        let (taps, rest) = floats_mut(rest).split_at_mut(row_floats(shape) * shape.taps);
+        let (taps, rest) = floats_mut(rest).split_at_mut(row_floats(shape) * (1 + shape.taps));
         let (row, rest) = rest.split_at_mut(row_floats(shape));
         let (state, saved) = rest.split_at_mut(shape.unit_state());
         let from = args.committed();
         let count = from.map_or(0, |from| args.order(from, order));
         for unit in units {
             for w in 0..out.width() {
-                for head in (0..shape.group()).map(|member| args.value_head(unit, member)) {
+                for head in (0..shape.unit_heads()).map(|member| args.value_head(unit, member)) {
                     out.span(w, head * shape.value_dim..(head + 1) * shape.value_dim).fill(0.0);
                 }
             }
             if let Some(from) = from {
-                let mut step = Step { args, unit, taps: &mut *taps, row: &mut *row };
+                let mut step = Step { args, unit, from, taps: &mut *taps, row: &mut *row };
                 step.gather_taps();
                 let walk = Walk { from, order: &order[..count], state: &mut *state, saved: &mut *saved };
                 walk.run(s, &mut step, &mut out);
@@ -99,7 +99,7 @@ impl Walk<'_> {
         let (args, unit) = (step.args, step.unit);
         let len = state.len();
         let first = order[0] as usize;
-        // SAFETY: `DeltaLayer::from_raw` reserved the unit to us.
+        // SAFETY: `StateLayer::from_raw` reserved the unit to us.
         let committed = unsafe {
             let committed = args.memory.advance(unit, from, |state, row| {
                 step.absorb(s, first, row, state, None);
@@ -153,9 +153,11 @@ impl Walk<'_> {
 
 /// One row's step of a unit's states.
 struct Step<'a> {
-    args: &'a DeltaRule<'a>,
+    args: &'a Recurrence<'a>,
     unit: usize,
-    /// `[T, ...]`: of each tap, its factors for the channels of the unit.
+    /// Committed rows.
+    from: usize,
+    /// `[T + 1, ...]`: of each tap, its factors for the channels of the unit; then their biases.
     taps: &'a mut [f32],
     /// The channels of one row after the convolution: query, key, values.
     row: &'a mut [f32],
@@ -168,21 +170,23 @@ impl<'a> Step<'a> {
         let (args, unit, shape) = (self.args, self.unit, self.args.memory.shape());
         let key = shape.key_dim.next_multiple_of(LANES);
         let value = shape.value_dim.next_multiple_of(LANES);
-        let of_values = (0..shape.group())
+        let of_values = (0..shape.unit_heads())
             .map(move |member| (args.value(args.value_head(unit, member)), 2 * key + member * value));
         [(args.query(unit), 0), (args.key(unit), key)].into_iter().chain(of_values)
     }
 
-    /// Reads the taps of the unit's channels.
+    /// Reads the taps of the unit's channels, and their biases.
     #[inline(always)]
     fn gather_taps(&mut self) {
         let count = self.args.memory.shape().taps;
         let len = self.row.len();
+        let biases = self.args.weights.scan.map(|scan| scan.channels);
         for (channels, place) in self.parts() {
-            for number in 0..count {
-                for (i, c) in channels.clone().enumerate() {
+            for (i, c) in channels.enumerate() {
+                for number in 0..count {
                     self.taps[number * len + place + i] = self.args.weights.taps[c * count + number];
                 }
+                self.taps[count * len + place + i] = biases.map_or(0.0, |biases| biases[c]);
             }
         }
     }
@@ -199,23 +203,23 @@ impl<'a> Step<'a> {
         out: Option<&mut RowsMut<'_>>,
     ) {
         let (args, shape) = (self.args, self.args.memory.shape());
-        let (slots, count) = args.read(w, position);
-        self.convolve(s, &slots[..count]);
+        let (sources, count) = args.read(self.from, w, position);
+        self.convolve(s, &sources[..count]);
         let key = shape.key_dim.next_multiple_of(LANES);
         let (query, rest) = self.row.split_at_mut(key);
         let (key, values) = rest.split_at_mut(key);
         let (query, key) = (&mut query[..shape.key_dim], &mut key[..shape.key_dim]);
-        scale(s, key, 1.0);
-        if out.is_some() {
-            scale(s, query, shape.key_dim as f32);
+        if shape.rule == StateRule::Delta {
+            scale(s, key, 1.0);
+            if out.is_some() {
+                scale(s, query, shape.key_dim as f32);
+            }
         }
         let mut out = out;
         for (member, values) in values.chunks(shape.value_dim.next_multiple_of(LANES)).enumerate() {
             let head = args.value_head(self.unit, member);
-            // SAFETY: what the row says of a head of the unit; nobody writes it now.
-            let [decay, rate] =
-                args.said(head).map(|at| unsafe { args.memory.kept(slots[0], at..at + 1) }[0]);
-            let factors = factors(s, args, head, [decay, rate]);
+            let [step, rate] = args.said(&sources[0], head);
+            let [decay, step] = decay(s, args, head, step);
             let state = &mut state[member * shape.head_state()..][..shape.head_state()];
             let mut results = out
                 .as_deref_mut()
@@ -223,7 +227,17 @@ impl<'a> Step<'a> {
             for (block, state) in state.chunks_exact_mut(shape.key_dim * LANES).enumerate() {
                 let value = s.load_part(&values[..shape.value_dim], block * LANES);
                 let query = results.is_some().then_some(&*query);
-                let result = update(s, state, factors, key, value, query);
+                let result = match args.weights.scan {
+                    None => {
+                        let rate = sigmoid(s, s.splat(rate));
+                        let change = s.mul(rate, s.sub(value, known(s, state, decay, key)));
+                        update(s, state, [decay, change], key, query)
+                    }
+                    Some(scan) => {
+                        let result = update(s, state, [decay, s.mul(step, value)], key, query);
+                        s.fused(s.splat(scan.skips[head]), value, result)
+                    }
+                };
                 if let Some(results) = &mut results {
                     s.store_part(results, block * LANES, result);
                 }
@@ -231,18 +245,17 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Convolves the channels of the unit over the rows in these slots, the nearest first.
+    /// Convolves the channels of the unit over these rows, the nearest first.
     #[inline(always)]
-    fn convolve<S: Lanes>(&mut self, s: S, slots: &[usize]) {
+    fn convolve<S: Lanes>(&mut self, s: S, sources: &[Source<'_>]) {
         let (count, len) = (self.args.memory.shape().taps, self.row.len());
         for (channels, place) in self.parts() {
             for at in (0..channels.len()).step_by(LANES) {
-                let mut sum = s.splat(0.0);
-                for (back, slot) in slots.iter().enumerate() {
-                    // SAFETY: channels of the unit, which is ours; nobody writes them now.
-                    let kept = s.load_part(unsafe { self.args.memory.kept(*slot, channels.clone()) }, at);
+                let mut sum = s.load_part(self.taps, count * len + place + at);
+                for (back, source) in sources.iter().enumerate() {
+                    let found = s.load_part(&source.channels()[channels.clone()], at);
                     let tap = s.load_part(self.taps, (count - 1 - back) * len + place + at);
-                    sum = s.fused(tap, kept, sum);
+                    sum = s.fused(tap, found, sum);
                 }
                 let end = place + channels.len();
                 s.store_part(&mut self.row[..end], place + at, silu(s, sum));
@@ -254,7 +267,7 @@ impl<'a> Step<'a> {
     #[inline(always)]
     fn repeat(&self, from: usize, to: usize, out: &mut RowsMut<'_>) {
         let shape = self.args.memory.shape();
-        for head in (0..shape.group()).map(|member| self.args.value_head(self.unit, member)) {
+        for head in (0..shape.unit_heads()).map(|member| self.args.value_head(self.unit, member)) {
             for column in head * shape.value_dim..(head + 1) * shape.value_dim {
                 let result = out.span(from, column..column + 1)[0];
                 out.span(to, column..column + 1)[0] = result;
@@ -263,15 +276,16 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The decay of a head's state, and how far it follows a row that says `[a, b]` of it.
+/// The decay of a head's state by a row that says `step` of its step, and the step.
 #[inline(always)]
-fn factors<S: Lanes>(s: S, args: &DeltaRule<'_>, head: usize, [decay, rate]: [f32; 2]) -> [S::V; 2] {
+fn decay<S: Lanes>(s: S, args: &Recurrence<'_>, head: usize, step: f32) -> [S::V; 2] {
     let zero = s.splat(0.0);
     let stored = s.splat(args.weights.decays[head]);
     let speed = if args.form.is_logarithm { exp(s, stored) } else { s.sub(zero, stored) };
-    let soft = softplus(s, s.splat(decay + args.weights.biases[head]));
-    let decay = exp(s, s.sub(zero, s.mul(speed, soft)));
-    [decay, sigmoid(s, s.splat(rate))]
+    let [shortest, longest] = args.form.steps.map(|bound| s.splat(bound));
+    let step = softplus(s, s.splat(step + args.weights.biases[head]));
+    let step = s.min(longest, s.max(shortest, step));
+    [exp(s, s.sub(zero, s.mul(speed, step))), step]
 }
 
 /// `x / sqrt((x . x + 1e-6) by)`.
@@ -305,25 +319,20 @@ fn softplus<S: Lanes>(s: S, x: S::V) -> S::V {
     s.fused(s.add(z, z), sum, s.max(x, zero))
 }
 
-/// Lets 16 columns of a state follow a row; with a query, gives its product with them.
+/// Sums over the rows of a state, joined.
 #[inline(always)]
-fn update<S: Lanes>(
-    s: S,
-    state: &mut [f32],
-    [decay, rate]: [S::V; 2],
-    key: &[f32],
-    value: S::V,
-    query: Option<&[f32]>,
-) -> S::V {
-    assert_eq!(state.len(), key.len() * LANES, "a vector for each element of the key");
-    let zero = s.splat(0.0);
-    let joined = |[a, b, c, d]: [S::V; CHAINS]| s.add(s.add(a, c), s.add(b, d));
-    let whole = key.len() / CHAINS * CHAINS;
-    let start = state.as_mut_ptr();
-    // SAFETY: 16 elements for each of the key's, by the assertion.
-    let decayed = |i: usize| s.mul(unsafe { s.load(start.add(i * LANES)) }, decay);
+fn joined<S: Lanes>(s: S, [a, b, c, d]: [S::V; CHAINS]) -> S::V {
+    s.add(s.add(a, c), s.add(b, d))
+}
 
-    let mut sums = [zero; CHAINS];
+/// What 16 columns of a state, decayed, know of a key: their product.
+#[inline(always)]
+fn known<S: Lanes>(s: S, state: &[f32], decay: S::V, key: &[f32]) -> S::V {
+    assert_eq!(state.len(), key.len() * LANES, "a vector for each element of the key");
+    let whole = key.len() / CHAINS * CHAINS;
+    // SAFETY: 16 elements for each of the key's, by the assertion.
+    let decayed = |i: usize| s.mul(unsafe { s.load(state.as_ptr().add(i * LANES)) }, decay);
+    let mut sums = [s.splat(0.0); CHAINS];
     for first in (0..whole).step_by(CHAINS) {
         for (chain, sum) in sums.iter_mut().enumerate() {
             *sum = s.fused(s.splat(key[first + chain]), decayed(first + chain), *sum);
@@ -332,14 +341,30 @@ fn update<S: Lanes>(
     for i in whole..key.len() {
         sums[i - whole] = s.fused(s.splat(key[i]), decayed(i), sums[i - whole]);
     }
-    let change = s.mul(rate, s.sub(value, joined(sums)));
+    joined(s, sums)
+}
 
-    let mut sums = [zero; CHAINS];
+/// Decays 16 columns of a state and adds the product of a key and a change; with a query, gives its product with them.
+#[inline(always)]
+fn update<S: Lanes>(
+    s: S,
+    state: &mut [f32],
+    [decay, change]: [S::V; 2],
+    key: &[f32],
+    query: Option<&[f32]>,
+) -> S::V {
+    assert_eq!(state.len(), key.len() * LANES, "a vector for each element of the key");
+    let whole = key.len() / CHAINS * CHAINS;
+    let start = state.as_mut_ptr();
+    let mut sums = [s.splat(0.0); CHAINS];
     let follow = |i: usize| {
-        let followed = s.fused(s.splat(key[i]), change, decayed(i));
-        // SAFETY: as above; the state is ours.
-        unsafe { s.store(start.add(i * LANES), followed) };
-        followed
+        // SAFETY: 16 elements for each of the key's, by the assertion; the state is ours.
+        unsafe {
+            let at = start.add(i * LANES);
+            let followed = s.fused(s.splat(key[i]), change, s.mul(s.load(at), decay));
+            s.store(at, followed);
+            followed
+        }
     };
     match query {
         None => {
@@ -358,5 +383,5 @@ fn update<S: Lanes>(
             }
         }
     }
-    joined(sums)
+    joined(s, sums)
 }
