@@ -45,7 +45,7 @@ pub struct StateShape {
 impl StateShape {
     /// Most taps of a channel.
     pub const MOST_TAPS: usize = 8;
-    /// Most elements of a key or a value. With [`UNIT_HEADS`](Self::UNIT_HEADS) it bounds a thread's scratch.
+    /// Most elements of a key or a value, which bound a thread's scratch.
     pub const MOST_DIM: usize = 512;
     /// Most value heads of a unit. Queries and keys are convolved in each unit again, which of 4 heads costs a small
     /// part of what their states do; more would leave threads without work where all heads read one key head.
