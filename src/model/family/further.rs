@@ -8,7 +8,7 @@
 use super::{
     Source,
     frame::{Frame, cache, linear},
-    hidden_state::{HiddenStateGraph, embedding, expect_verifier},
+    hidden_state::{HiddenStateGraph, both_rows, embedding, expect_verifier},
     layer::layer,
     recipe::{LayerRule, LayerWeights, Recipe},
     weights::{Naming, WeightList},
@@ -127,13 +127,7 @@ impl HiddenStateGraph {
         let mut graph = Graph::new(&config.name, list.specs, cache(config, recipe));
         let pairing = (config.family.pairing)(names.naming.container);
         let frame = Frame::begin(&mut graph, config, pairing, recipe)?;
-        let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
-        let token = graph.add(frame.norm(token_norm), &[token], None)?;
-        let token = graph.add(linear(halves[0]), &[token], None)?;
-        let hidden = graph.add(Op::GivenRows { columns: width }, &[], None)?;
-        let hidden = graph.add(frame.norm(hidden_norm), &[hidden], None)?;
-        let hidden = graph.add(linear(halves[1]), &[hidden], None)?;
-        let x = graph.add(Op::Add, &[token, hidden], None)?;
+        let x = both_rows(&frame, &mut graph, embedding, [token_norm, hidden_norm], &halves)?;
         let x = layer(&frame, &mut graph, 0, &weights, recipe, x)?;
         let rows = graph.add(Op::SelectRows, &[x, frame.output_rows], None)?;
         let normed = graph.add(frame.norm(norm), &[rows], None)?;

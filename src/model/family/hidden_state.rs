@@ -12,7 +12,7 @@ use super::{
     weights::{Naming, WeightList},
 };
 use crate::{
-    ir::{Graph, KvSpec, Op, TextGraph, TextRows, WeightId, WeightSpec, verify},
+    ir::{Graph, KvSpec, Op, TextGraph, TextRows, ValueId, WeightId, WeightSpec, verify},
     model::{Container, ModelConfig, ModelError, TensorTable},
 };
 
@@ -54,6 +54,23 @@ pub(super) fn expect_verifier(
     ))
 }
 
+/// The sum of two products: of a token's row of `embedding` and of the given row, each normalised.
+pub(super) fn both_rows(
+    frame: &Frame<'_>,
+    graph: &mut Graph,
+    embedding: WeightId,
+    [token_norm, hidden_norm]: [WeightId; 2],
+    halves: &[WeightId],
+) -> Result<ValueId, ModelError> {
+    let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
+    let token = graph.add(frame.norm(token_norm), &[token], None)?;
+    let token = graph.add(linear(halves[0]), &[token], None)?;
+    let given = graph.add(Op::GivenRows { columns: frame.config.hidden_size }, &[], None)?;
+    let given = graph.add(frame.norm(hidden_norm), &[given], None)?;
+    let given = graph.add(linear(halves[1]), &[given], None)?;
+    Ok(graph.add(Op::Add, &[token, given], None)?)
+}
+
 impl HiddenStateGraph {
     /// The graph of a drafter of one layer with these tensors, for the model that `verifier` is the graph of.
     ///
@@ -82,13 +99,7 @@ impl HiddenStateGraph {
             KvSpec { layers: 1, kv_heads: config.kv_heads, head_dim: config.head_dim, ..KvSpec::default() };
         let mut graph = Graph::new(&config.name, list.specs, kv);
         let frame = Frame::begin(&mut graph, config, (config.family.pairing)(naming.container), &recipe)?;
-        let token = graph.add(Op::Embed { weight: embedding }, &[frame.tokens], None)?;
-        let token = graph.add(frame.norm(token_norm), &[token], None)?;
-        let token = graph.add(linear(halves[0]), &[token], None)?;
-        let hidden = graph.add(Op::GivenRows { columns: width }, &[], None)?;
-        let hidden = graph.add(frame.norm(hidden_norm), &[hidden], None)?;
-        let hidden = graph.add(linear(halves[1]), &[hidden], None)?;
-        let x = graph.add(Op::Add, &[token, hidden], None)?;
+        let x = both_rows(&frame, &mut graph, embedding, [token_norm, hidden_norm], &halves)?;
         let x = layer(&frame, &mut graph, 0, &weights, &recipe, x)?;
         frame.end(&mut graph, &recipe, x, norm, head)?;
         graph.set_text_rows(TextRows { layers: vec![verifier.layers()], graph: TextGraph::Same });
