@@ -144,6 +144,7 @@ impl MappedFile {
     /// Asks the system to map the file in huge pages, as far as its file system can: for files that are read again and
     /// again. Advice only: the bytes are the same if it is not followed.
     pub fn ask_for_huge_pages(&self) {
+        // Large pages of Windows are never those of a mapped file.
         #[cfg(target_os = "linux")]
         let _ = self.inner.map.advise(memmap2::Advice::HugePage);
     }
@@ -163,8 +164,7 @@ impl MappedFile {
     /// [`StorageError::Open`] if the system does not say.
     pub fn stamp(&self) -> Result<Option<FileStamp>, StorageError> {
         let Inner { path, file, .. } = &*self.inner;
-        let found = file.metadata().map_err(|source| StorageError::Open { path: path.clone(), source })?;
-        Ok(FileStamp::of(&found))
+        FileStamp::of(file).map_err(|source| StorageError::Open { path: path.clone(), source })
     }
 
     /// The whole file.
