@@ -32,7 +32,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("prefix", &["storage"]),
     ("model", &["ir", "storage", "packed"]),
     ("compile", &["ir"]),
-    ("backend", &["ir", "packed"]),
+    ("backend", &["ir", "storage", "packed"]),
     ("runtime", &["ir", "compile", "backend"]),
     ("plan", &["tree", "sample", "storage"]),
     ("policy", &["tree", "plan", "storage"]),
@@ -112,7 +112,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("hyper_util", &["serve"]),
     ("indicatif", &["cli"]),
     ("llguidance", &["grammar"]),
-    ("libc", &["kernels", "backend", "storage"]),
+    ("libc", &["kernels", "storage"]),
     ("memmap2", &["storage"]),
     ("base64", &["text"]),
     ("chrono", &["text", "engine", "profiler"]),
@@ -133,7 +133,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("serde_json", &["*"]),
     ("serde_path_to_error", &["serve"]),
     ("sha2", &["cli"]),
-    ("signal_hook", &["cli"]),
+    ("signal_hook", &["storage"]),
     ("terminal_size", &["cli"]),
     ("thiserror", &["*"]),
     ("tokenizers", &["text"]),
@@ -144,12 +144,27 @@ const CRATES: &[(&str, &[&str])] = &[
     ("unicode_width", &["cli"]),
     ("tower_http", &["serve"]),
     ("ureq", &["cli", "serve"]),
+    ("windows_sys", &["storage"]),
     ("zip", &["cli"]),
 ];
 
 /// Places where `unsafe` may be written. The C interface follows pointers of its callers; the tests need it once, to
 /// count allocations.
 const UNSAFE_PLACES: &[&str] = &["kernels", "backend", "storage", "c_api", "tests"];
+
+/// `(beginning of a path, why it may ask which system it is built for)`. Tests in `tests/` run on Linux.
+const SYSTEM_DOORS: &[(&str, &str)] = &[
+    ("src/storage/", "the doors of all rooms"),
+    ("kernels/src/cpu/memory.rs", "huge pages of Linux, of which this crate's buffers are made"),
+    ("kernels/src/cpu/amx/", "Linux gives programs tiles that ask for them"),
+    (
+        "kernels/src/cpu/isa.rs",
+        "the proof that such code runs, and its emulation by signals of Linux in tests",
+    ),
+    ("kernels/tests/ops/amx.rs", "tests of that emulation"),
+    ("profiler/src/processor.rs", "Linux says in a file what the processor is"),
+    ("tests/", "tests run on Linux"),
+];
 
 /// Longest file without a reason to be longer.
 const MAX_LINES: usize = 600;
@@ -203,6 +218,7 @@ fn complaints(source: &Source) -> Vec<String> {
         room_imports(source, &tokens),
         crate_homes(source, &tokens),
         unsafe_homes(source, &tokens),
+        system_homes(source, &tokens),
         flags(source),
     ]
     .concat()
@@ -307,6 +323,21 @@ fn unsafe_homes(source: &Source, tokens: &[&str]) -> Vec<String> {
     vec![source.complaint(format_args!("`unsafe` lives only in {}", UNSAFE_PLACES.join(", ")))]
 }
 
+/// Which system it is built for is asked behind doors alone, by `cfg` or by paths of `std::os`.
+fn system_homes(source: &Source, tokens: &[&str]) -> Vec<String> {
+    if SYSTEM_DOORS.iter().any(|(door, _)| source.path.starts_with(door)) {
+        return Vec::new();
+    }
+    let mut found = rust_text::conditions(tokens);
+    found.extend(children_of("os", tokens));
+    let systems = ["unix", "linux", "macos", "windows", "fd", "target_os", "target_family", "target_env"];
+    found.retain(|word| systems.contains(word));
+    found
+        .into_iter()
+        .map(|word| source.complaint(format_args!("asks for the system (`{word}`); use a door in `storage`")))
+        .collect()
+}
+
 /// Callers of the library, in C or over HTTP, have no command line: what would help is an `engine::Hint`.
 fn flags(source: &Source) -> Vec<String> {
     let is_library =
@@ -369,14 +400,17 @@ fn sources() -> Vec<Source> {
         .collect()
 }
 
-/// Names under `[dependencies]` in a manifest, as they are written in code.
+/// Names under `[dependencies]` in a manifest, and under those of some targets, as they are written in code.
 fn dependencies(manifest: &str) -> Vec<String> {
+    let is_linked = |section: &str| {
+        section == "[dependencies]" || section.starts_with("[target.") && section.ends_with(".dependencies]")
+    };
     let mut section = "";
     let mut names = Vec::new();
     for line in manifest.lines().map(str::trim) {
         if line.starts_with('[') {
             section = line;
-        } else if section == "[dependencies]" && !line.starts_with('#') && line.contains('=') {
+        } else if is_linked(section) && !line.starts_with('#') && line.contains('=') {
             let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
             names.push(name.replace('-', "_"));
         }
@@ -455,6 +489,20 @@ fn long_files_exist_and_have_reasons() {
     for (path, reason) in LONG_FILES {
         assert!(repository().join(path).exists(), "{path} is on LONG_FILES but gone");
         assert!(reason.len() > 20, "{path}: the reason says nothing");
+    }
+}
+
+#[test]
+fn doors_to_the_system_exist_and_ask() {
+    let sources = sources();
+    for (door, reason) in SYSTEM_DOORS {
+        let mut inside = sources.iter().filter(|source| source.path.starts_with(door));
+        let asks = |source: &Source| {
+            let elsewhere = Source { path: "src/ir/op.rs".to_owned(), text: source.text.clone() };
+            !system_homes(&elsewhere, &tokens(&code_of(&source.text))).is_empty()
+        };
+        assert!(inside.any(asks), "{door} asks for no system any more: take it off SYSTEM_DOORS");
+        assert!(reason.len() > 15, "{door}: the reason says nothing");
     }
 }
 

@@ -15,6 +15,7 @@ mod grid;
 mod live_trace;
 mod machine;
 mod named;
+mod processor;
 mod profile;
 mod random;
 mod selection;

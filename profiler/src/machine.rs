@@ -1,9 +1,12 @@
 //! What identifies the machine a profile was measured on.
-use std::{collections::BTreeSet, fmt, fs, path::Path};
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::fingerprint::{Difference, compare};
+use crate::{
+    fingerprint::{Difference, compare},
+    processor::cpuinfo,
+};
 
 /// Processor features that decide which kernels run or how fast; the rest of the flags come and go with kernel
 /// versions.
@@ -71,11 +74,9 @@ impl MachineFingerprint {
     /// The fingerprint of the machine we run on, without an accelerator.
     ///
     /// # Errors
-    /// [`MachineError`] if `/proc/cpuinfo` cannot be read or names no processor.
+    /// [`MachineError`] if the processor cannot be identified: on Linux by `/proc/cpuinfo`, on Windows by itself.
     pub fn of_this_machine(threads: u32, isa: &str) -> Result<Self, MachineError> {
-        let path = Path::new("/proc/cpuinfo");
-        let text = fs::read_to_string(path).map_err(MachineError::Unreadable)?;
-        MachineFingerprint::from_cpuinfo(&text, threads, isa)
+        MachineFingerprint::from_cpuinfo(&cpuinfo().map_err(MachineError::Unreadable)?, threads, isa)
     }
 
     /// The fingerprint described by the text of a `/proc/cpuinfo` (x86 or Arm), without an accelerator.
@@ -187,7 +188,10 @@ impl fmt::Display for MachineFingerprint {
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// `/proc/cpuinfo` cannot be read.
-    #[error("cannot read /proc/cpuinfo, which identifies the processor: run on Linux with /proc mounted")]
+    #[error(
+        "cannot read /proc/cpuinfo, which identifies the processor: run on Linux with /proc mounted, or on \
+         Windows on x86-64"
+    )]
     Unreadable(#[source] std::io::Error),
     /// The text names no processor.
     #[error("/proc/cpuinfo names no processor: expected a `vendor_id` or `CPU implementer` line, found none")]

@@ -23,7 +23,8 @@ mod verification;
 
 use std::{fmt::Debug, sync::Arc};
 
-pub(crate) use cpu::processors;
+pub(crate) use crate::storage::processors;
+
 pub use cpu::{PackedLayout, Pinning, Workers, available_tiers, packed_layouts};
 #[cfg(feature = "cuda")]
 pub use cuda::{keep_compiled_kernels, keep_kernels_apart};

@@ -81,13 +81,13 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<(Options, Opti
     // SAFETY: as the caller's.
     let text = |field, what| unsafe { pointers::text(field, what) };
     // SAFETY: as the caller's.
-    let path = |field| unsafe { pointers::path(field) };
+    let path = |field, what| unsafe { pointers::path(field, what) };
     if given.reserved != 0 {
         return Err(Failure::usage(format!("reserved is {}: expected 0", given.reserved)));
     }
-    let file = path(given.model)
+    let file = path(given.model, "model")?
         .ok_or_else(|| Failure::usage("model is NULL: expected the path of a .gguf file or of a folder"))?;
-    let plan = path(given.plan).map(|file| {
+    let plan = path(given.plan, "plan")?.map(|file| {
         let plan = plan::read(file).map_err(yggc::engine::Error::from)?;
         Ok::<_, Failure>(PlanSource { plan, name: file.display().to_string(), force: given.force_plan != 0 })
     });
@@ -107,8 +107,8 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<(Options, Opti
     let options = Options {
         plan: plan.transpose()?,
         drafter,
-        store: path(given.store).map(Into::into),
-        draft_model: path(given.draft_model).map(Into::into),
+        store: path(given.store, "store")?.map(Into::into),
+        draft_model: path(given.draft_model, "draft_model")?.map(Into::into),
         tier,
         activations,
         cache,
@@ -118,7 +118,7 @@ pub(super) unsafe fn options(given: *const OpenOptions) -> Result<(Options, Opti
         resident: usize::try_from(given.resident).ok().filter(|bytes| *bytes != 0),
         ..Options::new(file)
     };
-    Ok((options, path(given.packed_folder).map(KeptPlace::in_folder)))
+    Ok((options, path(given.packed_folder, "packed_folder")?.map(KeptPlace::in_folder)))
 }
 
 /// The number; `None` for 0.

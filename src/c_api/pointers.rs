@@ -1,12 +1,13 @@
 //! Following pointers of C: visibly wrong ones are refused, the rest is the caller's contract.
 
 use std::{
-    ffi::{CStr, OsStr, c_char},
+    ffi::{CStr, c_char},
     mem::MaybeUninit,
-    os::unix::ffi::OsStrExt,
     path::Path,
     ptr, slice,
 };
+
+use yggc::storage::path_from_bytes;
 
 use super::status::Failure;
 
@@ -180,14 +181,23 @@ pub(super) unsafe fn text<'a>(given: *const c_char, what: &str) -> Result<Option
     })
 }
 
-/// A path, if there is one; it may be any bytes.
+/// A path, if there is one; it may be any bytes on Unix.
+///
+/// # Errors
+/// Of kind input if no path of this system has these bytes: those of Windows are UTF-8 here.
 ///
 /// # Safety
 /// As [`text`].
-pub(super) unsafe fn path<'a>(given: *const c_char) -> Option<&'a Path> {
+pub(super) unsafe fn path<'a>(given: *const c_char, what: &str) -> Result<Option<&'a Path>, Failure> {
+    if given.is_null() {
+        return Ok(None);
+    }
     // SAFETY: it ends with a NUL and stays as it is.
-    let bytes = (!given.is_null()).then(|| unsafe { CStr::from_ptr(given) }.to_bytes())?;
-    Some(Path::new(OsStr::from_bytes(bytes)))
+    let bytes = unsafe { CStr::from_ptr(given) }.to_bytes();
+    path_from_bytes(bytes).map(Some).ok_or_else(|| {
+        let found = bytes.escape_ascii();
+        Failure::input(format!("{what} is no path: expected UTF-8, found `{found}`; convert it"))
+    })
 }
 
 #[cfg(test)]
@@ -263,7 +273,7 @@ mod tests {
             refused(elements(words.as_ptr(), usize::MAX, "tokens"), "more than any memory");
             assert_eq!(elements::<u64>(ptr::null(), 0, "tokens").unwrap(), [0; 0]);
             assert_eq!(text(ptr::null(), "prompt").unwrap(), None);
-            assert_eq!(path(ptr::null()), None);
+            assert_eq!(path(ptr::null(), "model").unwrap(), None);
         }
     }
 
@@ -275,7 +285,8 @@ mod tests {
             let failure = text(c"a\xff".as_ptr(), "prompt").unwrap_err();
             assert_eq!(failure.status, Status::Input);
             assert!(failure.text.contains("0xff at offset 1"), "{}", failure.text);
-            assert_eq!(path(c"a\xff".as_ptr()).unwrap().as_os_str().as_bytes(), b"a\xff");
+            let named = path(c"a\xff".as_ptr(), "model").unwrap().unwrap();
+            assert_eq!(named.as_os_str().as_encoded_bytes(), b"a\xff");
         }
     }
 }

@@ -55,7 +55,8 @@ use numbers::{at_least_one, size, size_or_off, temperature, threads, width, widt
 #[derive(Debug, Parser)]
 #[command(name = "yggc", version, max_term_width = 110, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Folder for fetched models, plans and packed weights [default: $XDG_CACHE_HOME/yggc, else ~/.cache/yggc]
+    /// Folder for fetched models, plans and packed weights [default: $XDG_CACHE_HOME/yggc, else ~/.cache/yggc; on
+    /// Windows %LOCALAPPDATA%\yggc]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Cache")]
     pub(crate) cache_dir: Option<PathBuf>,
     /// Neither read nor write packed weights in the cache folder: pack the model at every start

@@ -27,9 +27,12 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use yggc::{packed::KeptPlace, storage::LockedFile};
+use yggc::{
+    packed::KeptPlace,
+    storage::{LockedFile, free_memory, install_file},
+};
 
-use crate::cli::{args::Environment, memory};
+use crate::cli::args::Environment;
 
 mod command;
 mod entries;
@@ -43,7 +46,8 @@ pub(crate) use command::command;
 pub(crate) enum CacheError {
     /// The environment names no folder.
     #[error(
-        "no cache folder: neither XDG_CACHE_HOME nor HOME names an absolute path; give one with --cache-dir DIR"
+        "no cache folder: none of XDG_CACHE_HOME, LOCALAPPDATA and HOME names an absolute path; \
+         give one with --cache-dir DIR"
     )]
     NoFolder,
     /// No space left for a file of the cache.
@@ -103,7 +107,7 @@ impl CachePlace {
     /// The folder of packed weights, if they are kept.
     pub(crate) fn packed(&self) -> Option<KeptPlace> {
         let cache = self.keeps_packed.then(|| self.dir().ok()).flatten()?;
-        let most_read_bytes = memory::available().map_or(0, |bytes| bytes / 2);
+        let most_read_bytes = free_memory().map_or(0, |bytes| bytes / 2);
         Some(KeptPlace {
             most_bytes: self.packed_limit,
             most_read_bytes,
@@ -141,7 +145,7 @@ impl CacheDir {
         &self.root
     }
 
-    /// `flag`, else `$XDG_CACHE_HOME/yggc`, else `$HOME/.cache/yggc`.
+    /// `flag`, else `$XDG_CACHE_HOME/yggc`, else `%LOCALAPPDATA%\yggc`, else `$HOME/.cache/yggc`.
     pub(crate) fn resolve(flag: Option<PathBuf>, environment: &Environment) -> Result<Self, CacheError> {
         if let Some(flag) = flag {
             let root = std::path::absolute(&flag).map_err(CacheError::at("use", &flag))?;
@@ -247,11 +251,8 @@ impl LockedCache<'_> {
     /// Moves a verified file from [`Self::work`] to its place. Until the rename the cache is as before, after it the
     /// file is complete.
     pub(crate) fn install(&self, verified: &Path, identity: &FileIdentity) -> Result<PathBuf, CacheError> {
-        let models = self.cache.models();
-        let path = models.join(identity.file_name);
-        sync(verified)?;
-        fs::rename(verified, &path).map_err(CacheError::at("rename a file to", &path))?;
-        sync(&models)?;
+        let path = self.cache.place_of(identity);
+        install_file(verified, &path).map_err(CacheError::at("rename a file to", &path))?;
         let proof = proof_path(&path);
         fs::write(&proof, identity.proof()).map_err(CacheError::at("write", &proof))?;
         Ok(path)
@@ -275,10 +276,6 @@ pub(crate) fn take_lock(path: &Path, on_wait: impl FnOnce()) -> Result<LockedFil
 
 fn proof_path(path: &Path) -> PathBuf {
     path.with_added_extension("sha256")
-}
-
-fn sync(path: &Path) -> Result<(), CacheError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(CacheError::at("write", path))
 }
 
 fn remove_folder(path: &Path) -> Result<(), CacheError> {

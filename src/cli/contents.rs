@@ -190,9 +190,12 @@ pub(crate) fn check(path: &Path, cache: &CachePlace) -> Result<Option<Compared>,
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::OpenOptions, io::Write, os::unix::fs::FileExt, time::Duration};
+    use std::{fs::OpenOptions, io::Write, time::Duration};
 
-    use yggc::model::synthetic::SyntheticSpec;
+    use yggc::{
+        model::synthetic::SyntheticSpec,
+        storage::{read_exact_at, write_all_at},
+    };
 
     use super::*;
     use crate::cli::args::Environment;
@@ -243,8 +246,8 @@ mod tests {
             let file = OpenOptions::new().read(true).write(true).open(self.model()).unwrap();
             let modified = file.metadata().unwrap().modified().unwrap();
             let mut byte = [0];
-            file.read_exact_at(&mut byte, place).unwrap();
-            file.write_all_at(&[byte[0] ^ 1], place).unwrap();
+            read_exact_at(&file, &mut byte, place).unwrap();
+            write_all_at(&file, &[byte[0] ^ 1], place).unwrap();
             (&file).flush().unwrap();
             file.set_modified(modified).unwrap();
             assert_eq!(Model::open(&self.model()).unwrap().fingerprint(), fingerprint, "the sample saw it");

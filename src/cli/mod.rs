@@ -21,7 +21,6 @@ mod fetch;
 mod inspect;
 mod kept_chat;
 mod loading;
-mod memory;
 mod models;
 mod output;
 mod plan;

@@ -21,7 +21,7 @@ use yggc::{
 use crate::cli::{
     cache::{CacheDir, CachePlace},
     error::Failure,
-    loading, memory,
+    loading,
     output::remark,
     plan_cache::{CachedPlan, Found, LockedPlan},
     progress,
@@ -219,7 +219,7 @@ pub(crate) fn place(
 /// Bytes that drafters may take in addition to a loaded model: what the machine has left, and the budget if it holds
 /// the whole model.
 pub(crate) fn memory_left(loaded: &Loaded, divided: Option<Divided>) -> Option<usize> {
-    let free = memory::available();
+    let free = yggc::storage::free_memory();
     let Some((budget, FirstDivision::Whole)) = divided else { return free };
     let (context, threads) = (budget.context as usize, loaded.threads());
     let options = SessionOptions { context, tree_nodes: 1, threads, pinning: Pinning::default() };

@@ -7,7 +7,7 @@ use yggc::{
     storage::free_bytes,
 };
 
-use crate::cli::{args::PrefixArgs, cache::CachePlace, error::Failure, memory, output, settings::Machine};
+use crate::cli::{args::PrefixArgs, cache::CachePlace, error::Failure, output, settings::Machine};
 
 /// Default limit in memory: an eighth of what is free, as models and other programs need the rest, and at most this,
 /// some ten long conversations of a small model.
@@ -26,7 +26,7 @@ pub(crate) fn store(
 ) -> Result<Option<Arc<PrefixStore>>, Failure> {
     // A budget for everything has no room for more unless that was asked for.
     let is_usual = machine.memory.is_none();
-    let of_memory = || memory::available().map_or(0, |free| (free as u64 / 8).min(MOST_MEMORY));
+    let of_memory = || yggc::storage::free_memory().map_or(0, |free| (free as u64 / 8).min(MOST_MEMORY));
     let memory_bytes = args.prefix_memory.unwrap_or_else(|| if is_usual { of_memory() } else { 0 });
     let disk = match args.prefix_disk {
         Some(0) => None,

@@ -18,7 +18,7 @@ use crate::cli::{
     cache::CachePlace,
     error::Failure,
     fetch::{self, FetchError},
-    loading, memory, output,
+    loading, output,
     planning::{advance, load_options},
     progress,
     settings::{self, Machine},
@@ -77,7 +77,7 @@ fn measure(args: &ProfileArgs, output: &Path, cache: &CachePlace) -> Result<(), 
     let model = open()?;
     options.draft_models = draft_models;
     let loaded = load(model)?;
-    options.memory_limit = memory::available();
+    options.memory_limit = yggc::storage::free_memory();
     let bar = progress::parts();
     let profile = measure::profile(&loaded, &options, &mut |step| advance(&bar, step));
     bar.finish_and_clear();

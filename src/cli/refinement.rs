@@ -11,7 +11,6 @@ use yggc::engine::Tier;
 use crate::{
     cli::{
         error::Failure,
-        memory,
         output::remark,
         plan_cache::CachedPlan,
         settings::{Machine, Memory},
@@ -78,7 +77,7 @@ impl Refinement {
 
     /// Whether there is memory for another process with the model, and if not, says so once.
     fn has_room(&mut self) -> bool {
-        let Some((needed, free)) = self.needed.zip(memory::available()) else { return true };
+        let Some((needed, free)) = self.needed.zip(yggc::storage::free_memory()) else { return true };
         let has_room = free as u64 >= needed;
         if !has_room && !self.is_short {
             self.is_short = true;

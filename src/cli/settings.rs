@@ -21,7 +21,7 @@ use yggc::{
 use crate::cli::{
     args::{AnswerArgs, ConstraintArgs, DeviceArgs, DeviceName, RunArgs, SamplingArgs, SkipArgs, StoreArgs},
     error::Failure,
-    memory, output,
+    output,
 };
 
 /// Where and with which numeric class a model runs.
@@ -156,7 +156,7 @@ impl Machine {
             threads: Some(self.threads),
             resident: self.resident,
             context,
-            memory_limit: memory::available(),
+            memory_limit: yggc::storage::free_memory(),
             ..Options::new(model)
         }
     }

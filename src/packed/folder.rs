@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::file::{Fault, Header};
-use crate::storage::{MappedFile, free_bytes};
+use crate::storage::{MappedFile, free_bytes, mark_used, path_from_bytes};
 
 /// What the names of files of packed weights end in.
 pub(super) const EXTENSION: &str = "packed";
@@ -101,25 +101,13 @@ pub fn kept_files(folder: &Path) -> io::Result<Vec<KeptFile>> {
 fn model_of(path: &Path) -> Option<PathBuf> {
     let map = MappedFile::open(path).ok()?;
     let (header, _) = Header::read(map.bytes()).ok()?;
-    path_of(header.model)
+    path_from_bytes(&header.model).map(Path::to_owned)
 }
 
-#[cfg(unix)]
-fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    Some(std::ffi::OsString::from_vec(bytes).into())
-}
-
-#[cfg(not(unix))]
-fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
-    String::from_utf8(bytes).ok().map(PathBuf::from)
-}
-
-/// Marks a file as used now. The time of modification says so, as reading a file changes it nowhere; a folder that is
-/// read-only keeps the order it had.
+/// Marks a file as used now; a folder that is read-only keeps the order it had.
 #[expect(clippy::disallowed_methods, reason = "which file was used last decides which is removed first")]
 pub(super) fn touch(path: &Path) {
-    let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+    let _ = mark_used(path, SystemTime::now());
 }
 
 /// How many bytes the folder may hold: `limit`, else [`DEFAULT_LIMIT`], but no more than half of what would be free
@@ -131,15 +119,45 @@ pub(super) fn limit_of(folder: &Path, limit: Option<u64>, kept: u64) -> u64 {
 }
 
 /// Removes the files that were not used for longest until `needed` more bytes stay within `limit`; `others` are least
-/// recently used first.
+/// recently used first. Files that the system does not give up, as Windows does while they are mapped, stay.
+///
+/// # Errors
+/// What the system says of the first that stayed, if there is not enough room without it.
 pub(super) fn make_room(others: &[KeptFile], needed: u64, limit: u64) -> io::Result<()> {
     let mut held: u64 = others.iter().map(|file| file.bytes).sum();
+    let mut stayed = None;
     for file in others {
         if held.saturating_add(needed) <= limit {
             return Ok(());
         }
-        fs::remove_file(&file.path)?;
-        held -= file.bytes;
+        match fs::remove_file(&file.path) {
+            Ok(()) => held -= file.bytes,
+            Err(error) => stayed = stayed.or(Some(error)),
+        }
     }
-    Ok(())
+    match stayed {
+        Some(error) if held.saturating_add(needed) > limit => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_stays_leaves_its_room_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        // No folder is removed as a file.
+        fs::create_dir(path("used")).unwrap();
+        for name in ["old", "new"] {
+            fs::write(path(name), [0; 10]).unwrap();
+        }
+        let kept = |name: &str| KeptFile { path: path(name), bytes: 10, last_used: None, model: None };
+        let all = [kept("used"), kept("old"), kept("new")];
+        make_room(&all, 10, 30).unwrap();
+        assert_eq!([path("old").exists(), path("new").exists()], [false, true]);
+        assert!(make_room(&[kept("used"), kept("new")], 25, 30).is_err());
+    }
 }

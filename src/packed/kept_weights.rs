@@ -14,7 +14,9 @@ use super::{
     folder::{self, EXTENSION},
     kept_files,
 };
-use crate::storage::{CopiedBytes, FileStamp, LockedFile, MappedFile, StorageError, open_direct};
+use crate::storage::{
+    CopiedBytes, FileStamp, LockedFile, MappedFile, StorageError, open_direct, path_bytes, rename_over,
+};
 
 /// Writes have this size and alignment, so that file systems which cache in huge pages use one page for each.
 const WINDOW: usize = 2 << 20;
@@ -131,7 +133,7 @@ impl KeptWeights {
     }
 
     fn file_name(&self) -> String {
-        let digest = blake3::hash(self.model.path.as_os_str().as_encoded_bytes()).to_hex();
+        let digest = blake3::hash(path_bytes(&self.model.path)).to_hex();
         format!("{}.{EXTENSION}", &digest[..32])
     }
 
@@ -217,7 +219,7 @@ impl KeptWeights {
             if now.as_ref() != Some(&self.model.stamps) {
                 return Ok(PackedNote::Later("the model was changed while it was loaded"));
             }
-            fs::rename(&partial, &path)?;
+            rename_over(&partial, &path)?;
             folder::touch(&path);
             Ok(PackedNote::Kept(path))
         });
@@ -237,7 +239,7 @@ impl KeptWeights {
             samples: [0; DIGEST],
             whole: [0; DIGEST],
             weight_bytes: sizes.iter().map(|size| size.next_multiple_of(KEPT_ALIGNMENT) as u64).sum(),
-            model: self.model.path.as_os_str().as_encoded_bytes().to_vec(),
+            model: path_bytes(&self.model.path).to_vec(),
         }
     }
 

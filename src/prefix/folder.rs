@@ -1,14 +1,14 @@
 //! The folder of files of blocks, and its limit, which all processes keep together.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use super::layout::{Layout, Read as ReadHeader, read_head};
-use crate::storage::{LockedFile, read_exact_at};
+use crate::storage::{LockedFile, create_private_folder, open_private, read_exact_at};
 
 /// What the names of files of blocks end in.
 pub(super) const EXTENSION: &str = "prefixes";
@@ -99,20 +99,12 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder, for this user alone: what is kept is what was said.
     pub(super) fn create(&self) -> io::Result<()> {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.path)
+        create_private_folder(&self.path)
     }
 
     /// Opens a file in it, for this user alone, or makes it.
     pub(super) fn open(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.create(true).truncate(false).read(true).write(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(self.path.join(name))
+        open_private(&self.path.join(name))
     }
 
     /// Waits until no other process changes which files are in it.

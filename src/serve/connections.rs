@@ -20,9 +20,11 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::watch,
+    sync::{mpsc, watch},
     time::{Instant, sleep, timeout},
 };
+
+use yggc::storage::{EndSignal, SignalWatch};
 
 use super::{
     ServeError,
@@ -45,42 +47,23 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Signals that end the program.
-#[cfg(unix)]
 struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
+    _watch: SignalWatch,
+    told: mpsc::UnboundedReceiver<()>,
 }
 
-#[cfg(unix)]
 impl Signals {
     fn new() -> Result<Self, ServeError> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let of = |kind| signal(kind).map_err(ServeError::Signals);
-        Ok(Self { terminate: of(SignalKind::terminate())?, interrupt: of(SignalKind::interrupt())? })
+        let (tell, told) = mpsc::unbounded_channel();
+        let watch = SignalWatch::start(&[EndSignal::Interrupt, EndSignal::Terminate], move || {
+            // Without a receiver the program ends already.
+            let _ = tell.send(());
+        });
+        Ok(Self { _watch: watch.map_err(ServeError::Signals)?, told })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn new() -> Result<Self, ServeError> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) {
-        // If the system refuses a handler, only a kill ends the program.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.told.recv().await.expect("the watch keeps the sender");
     }
 }
 

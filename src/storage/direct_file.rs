@@ -20,11 +20,25 @@ pub fn open_direct(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
+/// Opens a file for reading; the answer says whether reads pass the cache by. Then they begin and end at multiples of a
+/// page, in the file and in memory: disks have sectors of at most a page.
+///
+/// # Errors
+/// What the system says if it refuses the file.
+#[cfg(windows)]
+pub fn open_direct(path: &Path) -> io::Result<(File, bool)> {
+    use std::{fs::OpenOptions, os::windows::fs::OpenOptionsExt};
+
+    use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_NO_BUFFERING;
+
+    Ok((OpenOptions::new().read(true).custom_flags(FILE_FLAG_NO_BUFFERING).open(path)?, true))
+}
+
 /// Opens a file for reading; the answer says whether reads pass the cache by.
 ///
 /// # Errors
 /// What the system says if it refuses the file.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub fn open_direct(path: &Path) -> io::Result<(File, bool)> {
     Ok((File::open(path)?, false))
 }

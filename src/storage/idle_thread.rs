@@ -24,5 +24,14 @@ fn yield_to_all() {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+/// Gives the calling thread the lowest priority. Where it is refused, the thread goes on as it is.
+#[cfg(windows)]
+fn yield_to_all() {
+    use windows_sys::Win32::System::Threading::{GetCurrentThread, SetThreadPriority, THREAD_PRIORITY_IDLE};
+
+    // SAFETY: the handle stands for the calling thread, and is not to be closed.
+    unsafe { SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_IDLE) };
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
 fn yield_to_all() {}

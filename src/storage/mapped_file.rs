@@ -144,6 +144,7 @@ impl MappedFile {
     /// Asks the system to map the file in huge pages, as far as its file system can: for files that are read again and
     /// again. Advice only: the bytes are the same if it is not followed.
     pub fn ask_for_huge_pages(&self) {
+        // Large pages of Windows are never those of a mapped file.
         #[cfg(target_os = "linux")]
         let _ = self.inner.map.advise(memmap2::Advice::HugePage);
     }
@@ -163,8 +164,7 @@ impl MappedFile {
     /// [`StorageError::Open`] if the system does not say.
     pub fn stamp(&self) -> Result<Option<FileStamp>, StorageError> {
         let Inner { path, file, .. } = &*self.inner;
-        let found = file.metadata().map_err(|source| StorageError::Open { path: path.clone(), source })?;
-        Ok(FileStamp::of(&found))
+        FileStamp::of(file).map_err(|source| StorageError::Open { path: path.clone(), source })
     }
 
     /// The whole file.
@@ -203,6 +203,7 @@ impl fmt::Debug for MappedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::rename_over;
 
     #[test]
     fn lends_the_bytes_after_the_first_owner_is_gone() {
@@ -223,7 +224,7 @@ mod tests {
         fs::write(&path, b"old").unwrap();
         let mapped = MappedFile::open(&path).unwrap();
         fs::write(&other, b"").unwrap();
-        fs::rename(&other, &path).unwrap();
+        rename_over(&other, &path).unwrap();
         assert_eq!(mapped.bytes(), b"old");
     }
 
@@ -236,12 +237,17 @@ mod tests {
             let mapped = MappedFile::open(&path).unwrap();
             mapped.check_unchanged().unwrap();
             fs::write(&other, [2; 10]).unwrap();
-            fs::rename(&other, &path).unwrap();
+            rename_over(&other, &path).unwrap();
             mapped.check_unchanged().unwrap();
 
             let mapped = MappedFile::open(&path).unwrap();
             let written = File::options().write(true).open(&path).unwrap();
-            written.set_len(length).unwrap();
+            let is_cut = written.set_len(length);
+            if cfg!(windows) && length < 10 {
+                is_cut.expect_err("nobody shortens a mapped file");
+                continue;
+            }
+            is_cut.unwrap();
             let time = fs::metadata(&path).unwrap().modified().unwrap();
             written.set_modified(time + std::time::Duration::from_secs(seconds)).unwrap();
             let error = mapped.check_unchanged().unwrap_err();

@@ -122,8 +122,35 @@ fn homes_of_unsafe() {
 }
 
 #[test]
+fn homes_of_systems() {
+    for text in [
+        "#[cfg(unix)] fn f() {}",
+        "#[cfg(not(any(test, target_os = \"linux\")))] fn f() {}",
+        "#[cfg_attr(windows, path = \"a.rs\")] mod a;",
+        "fn f() -> bool { cfg!(all(target_arch = \"x86_64\", target_env = \"gnu\")) }",
+        "use std::os::unix::ffi::OsStrExt;",
+        "use std::{fs, os::windows::fs::OpenOptionsExt};",
+    ] {
+        refused("src/packed/folder.rs", text, "use a door in `storage`");
+        refused("profiler/src/machine.rs", text, "use a door in `storage`");
+        accepted("src/storage/disk.rs", text);
+        accepted("tests/it/streaming.rs", text);
+    }
+    for text in [
+        "#[cfg(test)] mod tests { fn unix() {} }",
+        "#[cfg(target_arch = \"x86_64\")] fn windows(windows: u32) { f(unix) }",
+        "#[cfg(feature = \"unix\")] fn f() {}",
+        "fn f(cfg: Config) { g(cfg, windows) }",
+    ] {
+        accepted("src/packed/folder.rs", text);
+    }
+}
+
+#[test]
 fn dependencies_of_a_manifest() {
     let manifest = "[package]\nname = \"a\"\n[dependencies]\n# a = 1\nygg-kernels = { path = \"k\" }\n\
-                    serde.workspace = true\n[dev-dependencies]\ninsta = \"1\"\n";
-    assert_eq!(dependencies(manifest), ["ygg_kernels", "serde"]);
+                    serde.workspace = true\n[dev-dependencies]\ninsta = \"1\"\n\
+                    [target.'cfg(windows)'.dependencies]\nwindows-sys = \"0.61\"\n\
+                    [target.'cfg(windows)'.dev-dependencies]\ntempfile = \"3\"\n";
+    assert_eq!(dependencies(manifest), ["ygg_kernels", "serde", "windows_sys"]);
 }

@@ -133,6 +133,28 @@ pub(crate) fn children_of<'a>(root: &'static str, tokens: &[&'a str]) -> impl It
     children.into_iter()
 }
 
+/// All words of the conditions of `#[cfg(...)]`, `#[cfg_attr(...)]` and `cfg!(...)`; of `cfg_attr` also what they add.
+pub(crate) fn conditions<'a>(tokens: &[&'a str]) -> Vec<&'a str> {
+    let mut words = Vec::new();
+    for at in (0..tokens.len()).filter(|&at| matches!(tokens[at], "cfg" | "cfg_attr")) {
+        let after = &tokens[at + 1..];
+        let after = after.strip_prefix(&["!"]).unwrap_or(after);
+        let mut depth = 0;
+        for token in after {
+            match *token {
+                "(" => depth += 1,
+                ")" => depth -= 1,
+                word if depth > 0 => words.push(word),
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    words
+}
+
 /// The names right below a path such as `crate::plan`, in every group that leads to it: `a` and `b` of
 /// `crate::{ir, plan::{a::x, b}}`.
 pub(crate) fn names_below(path: &[&str], tokens: &[&str]) -> Vec<String> {

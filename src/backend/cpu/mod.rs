@@ -1,7 +1,6 @@
 //! The CPU backend: weights packed once, steps replayed by pinned threads with a spin barrier between steps; streamed
 //! weights are read ahead of the steps.
 
-mod affinity;
 mod barrier;
 #[cfg(feature = "planner")]
 mod eager;
@@ -22,7 +21,6 @@ use ygg_kernels::{
 use crate::ir::{DeviceSpec, IdVec, Program, ProgramId, StepId, WeightSource};
 
 use super::{BackendError, Executables, Loading, Replay, ReplayOptions, memory::KvCache};
-pub(crate) use affinity::processors;
 #[cfg(feature = "planner")]
 pub(super) use eager::EagerExecutables;
 pub use layouts::{PackedLayout, packed_layouts};

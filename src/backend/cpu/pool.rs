@@ -14,10 +14,8 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
-use super::{
-    affinity::Places,
-    barrier::{Barrier, FEWER_SPINS},
-};
+use super::barrier::{Barrier, FEWER_SPINS};
+use crate::storage::WorkerPlaces;
 
 /// Turns of the spin loop before an idle worker parks: some hundred microseconds, longer than the host's part of a
 /// step.
@@ -98,7 +96,7 @@ pub(crate) struct Pool {
     busy: AtomicBool,
     handles: Vec<JoinHandle<()>>,
     threads: Vec<Thread>,
-    places: Option<Places>,
+    places: Option<WorkerPlaces>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -123,7 +121,7 @@ impl Pool {
             barrier: Barrier::new(),
         });
         let places = match pinning {
-            Pinning::Pinned => Places::beside_caller(threads - 1),
+            Pinning::Pinned => WorkerPlaces::beside_caller(threads - 1),
             Pinning::Floating => None,
         };
         let busy = AtomicBool::new(false);
@@ -132,11 +130,11 @@ impl Pool {
             // A thread whose stack is all that there was room for ends the process when it begins.
             Vec::<u8>::new().try_reserve_exact(THREAD_BYTES).map_err(io::Error::other)?;
             let shared = Arc::clone(&pool.shared);
-            let place = pool.places.as_ref().map(|p| p.cpus()[index - 1]);
+            let place = pool.places.as_ref().map(|p| p.processors()[index - 1]);
             let handle = thread::Builder::new().name(format!("yggc-{index}")).spawn(move || {
                 shared.finished.0.store(index, Ordering::Release);
-                if let Some(cpu) = place {
-                    Places::take(cpu);
+                if let Some(processor) = place {
+                    WorkerPlaces::take(processor);
                 }
                 work(&shared, index, threads);
             })?;

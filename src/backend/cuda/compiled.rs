@@ -15,6 +15,8 @@ use std::{
 
 use blake3::{Hash, Hasher, OUT_LEN};
 
+use crate::storage::rename_over;
+
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
 /// Keeps what is compiled from now on in `folder`, which need not exist yet, and takes it from there. Without this call
@@ -92,7 +94,7 @@ fn keep(key: &Hash, path: &Path, image: &[u8]) -> std::io::Result<()> {
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let unfinished = path.with_extension(format!("{}.{number}", std::process::id()));
     let file = [&checksum(key, image).as_bytes()[..], image].concat();
-    let done = fs::write(&unfinished, file).and_then(|()| fs::rename(&unfinished, path));
+    let done = fs::write(&unfinished, file).and_then(|()| rename_over(&unfinished, path));
     if done.is_err() {
         let _is_gone = fs::remove_file(&unfinished);
     }

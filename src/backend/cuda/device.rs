@@ -230,8 +230,8 @@ fn driver() -> Result<i32, BackendError> {
     // SAFETY: loads a system library, as every use of CUDA does.
     if !unsafe { sys::is_culib_present() } {
         return Err(refused(
-            "no NVIDIA driver was found (libcuda.so.1): expected one for this machine's GPU. Install the driver, put \
-             the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
+            "no NVIDIA driver was found (libcuda.so.1, on Windows nvcuda.dll): expected one for this machine's GPU. \
+             Install the driver, put the folder of libcuda.so.1 into LD_LIBRARY_PATH, or use the processor"
                 .to_owned(),
         ));
     }

@@ -14,6 +14,9 @@ pub(crate) struct Environment {
     #[cfg(feature = "serve")]
     pub(crate) span_timeout: Option<OsString>,
     pub(crate) xdg_cache_home: Option<OsString>,
+    /// Set on Windows, as `user_profile` is.
+    pub(crate) local_app_data: Option<OsString>,
+    pub(crate) user_profile: Option<OsString>,
     pub(crate) home: Option<OsString>,
     pub(crate) hub: HubEnvironment,
 }
@@ -46,6 +49,8 @@ impl Environment {
             span_timeout: set("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT")
                 .or_else(|| set("OTEL_EXPORTER_OTLP_TIMEOUT")),
             xdg_cache_home: read("XDG_CACHE_HOME"),
+            local_app_data: read("LOCALAPPDATA"),
+            user_profile: read("USERPROFILE"),
             home: read("HOME"),
             hub: HubEnvironment {
                 endpoint: set("HF_ENDPOINT"),
@@ -58,12 +63,23 @@ impl Environment {
         }
     }
 
-    /// The folder of caches. As the XDG specification asks, a relative path counts as none.
+    /// The folder of caches of programs. As the XDG specification asks, a relative path counts as none. Shells of Unix
+    /// set `HOME` on Windows too, so it comes last.
     pub(crate) fn caches(&self) -> Option<PathBuf> {
-        let absolute =
-            |value: &Option<OsString>| value.clone().map(PathBuf::from).filter(|folder| folder.is_absolute());
-        absolute(&self.xdg_cache_home).or_else(|| absolute(&self.home).map(|home| home.join(".cache")))
+        absolute(self.xdg_cache_home.as_ref())
+            .or_else(|| absolute(self.local_app_data.as_ref()))
+            .or_else(|| absolute(self.home.as_ref()).map(|home| home.join(".cache")))
     }
+
+    /// The folder that programs in Python take for caches, those of Hugging Face among them.
+    pub(crate) fn caches_of_python(&self) -> Option<PathBuf> {
+        let home = || absolute(self.user_profile.as_ref()).or_else(|| absolute(self.home.as_ref()));
+        absolute(self.xdg_cache_home.as_ref()).or_else(|| home().map(|home| home.join(".cache")))
+    }
+}
+
+fn absolute(value: Option<&OsString>) -> Option<PathBuf> {
+    value.map(PathBuf::from).filter(|folder| folder.is_absolute())
 }
 
 impl fmt::Debug for Environment {

@@ -12,7 +12,7 @@ use ygg_kernels::WeightFormat;
 use super::{DATA_ALIGNMENT, TensorRecord, Value, encode_header};
 use crate::{
     model::{ModelError, tensor_bytes},
-    storage::free_bytes,
+    storage::{free_bytes, rename_over},
 };
 
 /// A tensor to write.
@@ -63,7 +63,7 @@ pub(in crate::model) fn write_file(
             pad(&mut out, *len)?;
         }
         out.into_inner()?.sync_all()?;
-        fs::rename(&unfinished, path)
+        rename_over(&unfinished, path)
     };
     write().map_err(|source| {
         // It may never have been made; the error that counts is the first.

@@ -27,7 +27,7 @@ impl HubSettings {
         let hub = &environment.hub;
         let home = || {
             let folder = hub.home.clone().map(PathBuf::from);
-            let caches = environment.caches().map(|caches| caches.join("huggingface"));
+            let caches = environment.caches_of_python().map(|caches| caches.join("huggingface"));
             folder.or(caches).ok_or(HubError::NoFolder)
         };
         let cache = match &hub.cache {
