@@ -21,6 +21,7 @@ mod answer;
 mod cache;
 mod constraint;
 mod device;
+mod doctor;
 mod environment;
 mod memory;
 mod names;
@@ -37,6 +38,7 @@ use cache::session_name;
 pub(crate) use cache::{CacheArgs, CacheCommand, EntryKind};
 pub(crate) use constraint::ConstraintArgs;
 pub(crate) use device::DeviceArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use environment::Environment;
 #[cfg(test)]
 pub(crate) use environment::HubEnvironment;
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Fetch(FetchArgs),
     /// List the families, formats, instruction sets and names of models, and how each was tested
     Models(ModelsArgs),
+    /// Say what this machine is, what would make it faster, and how fast a model will be before it is downloaded
+    Doctor(DoctorArgs),
     /// List, check and remove cached models, packed weights and plans
     Cache(CacheArgs),
     /// Show a model's config, tensors, graph, passes, program and memory

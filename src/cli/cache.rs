@@ -10,6 +10,7 @@
 //! <cache>/sessions/                 see kept_chat.rs
 //! <cache>/contents/                 see contents.rs
 //! <cache>/hub/                      see fetch/hub.rs
+//! <cache>/outlines/PID/             headers of models that `yggc doctor` looks at, removed when it is done
 //! <cache>/packed/                   packed weights, one file per model, written by the library (`Model::kept_in`)
 //! <cache>/prefixes/                 kept prefixes, one file per model and kernels, written by the library
 //! <cache>/kernels/                  kernels compiled for a GPU
@@ -140,7 +141,6 @@ pub(crate) struct CacheDir {
 
 impl CacheDir {
     /// The folder of everything.
-    #[cfg(feature = "serve")]
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -161,6 +161,11 @@ impl CacheDir {
     /// The folder of records of hub repositories (see `fetch/hub.rs`).
     pub(crate) fn hub(&self) -> PathBuf {
         self.root.join("hub")
+    }
+
+    /// A folder of this process for headers of models.
+    pub(crate) fn outlines(&self) -> PathBuf {
+        self.root.join("outlines").join(std::process::id().to_string())
     }
 
     /// The folder of plans, with a lock of its own (see `plan_cache.rs`).

@@ -79,7 +79,9 @@ impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Fetch(FetchError::UnknownName { .. } | FetchError::NoPath { .. })
+            Self::Fetch(
+                FetchError::UnknownName { .. } | FetchError::NoPath { .. } | FetchError::Unfetched { .. },
+            )
             | Self::Distill(
                 DistillError::Refused { .. } | DistillError::Taken { .. } | DistillError::NothingThere { .. },
             )

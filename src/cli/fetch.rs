@@ -23,7 +23,7 @@ mod pip;
 mod tests;
 mod wheel;
 
-pub(crate) use hub::{HubError, HubSettings};
+pub(crate) use hub::{Described, HubError, HubSettings};
 
 /// A model with a name of its own.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +127,12 @@ pub(crate) enum FetchError {
         "there is no file or folder `{path}`; if it is a model of the Hugging Face hub, it is called hf:{path}"
     )]
     NoPath { path: String },
+    /// The user's wish, perhaps: its archive is one piece.
+    #[error(
+        "{name} is not here, and its header is in an archive of {megabytes} MB that is downloaded whole: run `yggc fetch \
+         {name}` first"
+    )]
+    Unfetched { name: &'static str, megabytes: u64 },
     #[error(
         "`python3` was not found, and it is needed to fetch {requirement}; install python3 and python3-pip, {OR_GIVE}"
     )]
@@ -275,6 +281,25 @@ pub(crate) fn resolve(model: Option<&Path>, cache: &CachePlace) -> Result<PathBu
             Err(FetchError::NoPath { path: name.to_owned() })
         }
         None => Ok(typed.to_owned()),
+    }
+}
+
+/// The model that `-m` means, for commands that look at it: weights are not downloaded.
+///
+/// # Errors
+/// As [`resolve`], and [`FetchError::Unfetched`] for a model that cannot be looked at in parts.
+pub(crate) fn describe(model: &Path, cache: &CachePlace) -> Result<Described, FetchError> {
+    let name = model.to_str().unwrap_or_default();
+    let named = HUB_MODELS.iter().find(|model| model.name == name);
+    if let Some(name) = HubName::parse(named.map_or(name, |model| model.hub)) {
+        return Ok(hub::describe(&name?, &HubSettings::new(&cache.environment)?, &cache.dir()?)?);
+    }
+    match known(name) {
+        Some(model) => match cache.dir()?.find(&model.identity)? {
+            Some(path) => Ok(Described::Here(path)),
+            None => Err(FetchError::Unfetched { name: model.name, megabytes: model.wheel.bytes / 1_000_000 }),
+        },
+        None => resolve(Some(model), cache).map(Described::Here),
     }
 }
 

@@ -15,6 +15,7 @@ mod contents;
 mod corpus;
 mod definition;
 mod distill;
+mod doctor;
 mod drafter_state;
 mod error;
 mod fetch;
@@ -90,6 +91,7 @@ fn run(cli: Cli, environment: Environment) -> Result<(), Failure> {
     match cli.command {
         Command::Fetch(args) => fetch::command(&args, &cache),
         Command::Models(args) => models::command(&args),
+        Command::Doctor(args) => doctor::command(&args, &cache),
         Command::Cache(args) => cache::command(&args, &cache),
         Command::Inspect(args) => inspect::command(&args, &cache),
         Command::Score(args) => score::command(&args, &cache),

@@ -20,6 +20,7 @@ mod op_weights;
 mod placement;
 mod program;
 mod row_inputs;
+mod sampled_groups;
 mod substitute;
 mod text_rows;
 mod trimmed_head;
@@ -44,6 +45,7 @@ pub use placement::{
 };
 pub use program::{Operand, Program, Region, Step};
 pub use row_inputs::{Noise, RowInputs};
+pub use sampled_groups::SampledGroups;
 pub use substitute::{Substituted, substitute_format};
 pub use text_rows::{Joining, TextGraph, TextRows};
 pub use trimmed_head::{HeadTokens, HeadTokensError, ReducedHead};

@@ -20,10 +20,23 @@ pub(super) fn usable(loaded: &Loaded, context: usize) -> usize {
 /// # Errors
 /// [`Error`] of kind `Input` if the context is impossible, `Device` if memory or threads are refused.
 pub(super) fn open(loaded: &Loaded, longest: usize, pinning: Pinning) -> Result<Session, Error> {
+    open_with(loaded, loaded.threads(), longest, pinning)
+}
+
+/// The same with so many threads.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_with(
+    loaded: &Loaded,
+    threads: usize,
+    longest: usize,
+    pinning: Pinning,
+) -> Result<Session, Error> {
     let options = SessionOptions {
         context: (longest + POSITIONS).min(loaded.set().model_context()),
         tree_nodes: *loaded.set().widths().last().expect("width 1 is always planned"),
-        threads: loaded.threads(),
+        threads,
         pinning,
     };
     let mut session = Session::open(loaded.set().clone(), &options)?;

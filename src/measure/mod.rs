@@ -5,7 +5,8 @@
 //! tells how deep to draft; [`remeasure`] measures some of its latencies once more; [`profile_file`] keeps profiles in
 //! files. [`score`] is teacher-forced scoring, and [`build_corpus`] keeps the texts that score best in a store to
 //! retrieve from. [`kernel_report`] takes forwards apart, op by op, with what bounds them on this machine, and
-//! [`tuned_report`] compares them with the tunings of a plan. Nothing here decides: planning begins in
+//! [`tuned_report`] compares them with the tunings of a plan.
+//! [`forecast`] says what forwards of a model will take that is not here yet. Nothing here decides: planning begins in
 //! [`planner`](crate::planner), and the profile keeps raw numbers.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ mod corpus;
 mod depth;
 mod division;
 mod drafters;
+mod forecast;
 mod forwards;
 mod kernel_report;
 mod kernels;
@@ -41,6 +43,7 @@ pub(crate) use calibration::interleaved;
 pub use calibration::{CalibrationPrompt, SHIPPED_PROMPTS, calibration_prompts, read_prompts};
 pub use corpus::{CorpusOptions, CorpusReport, build_corpus};
 pub use division::FirstDivision;
+pub use forecast::{Forecast, ForecastOptions, ForwardForecast, Spread, StandsFor, forecast};
 pub use kernel_report::{ForwardReport, KernelReport, OpReport, Roofline, Timing};
 pub use kernels::{KernelOptions, kernel_report};
 pub use live::Learners;

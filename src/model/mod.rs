@@ -10,6 +10,7 @@
 //! by a count that was not first compared with the bytes there are.
 #![forbid(unsafe_code)]
 
+mod blank;
 mod block;
 mod check;
 mod config;

@@ -33,6 +33,13 @@ impl<'a> Forward<'a> {
         self.steps_of(Role::Candidates(self.width, None))
     }
 
+    /// Of each of [`choosing_steps`](Self::choosing_steps) the group it belongs to, if it belongs to one.
+    pub fn choosing_groups(&self) -> Vec<Option<u32>> {
+        let set = self.session.set();
+        let program = &set.executables().programs()[set.program(Role::Candidates(self.width, None))];
+        program.steps.iter().map(|step| step.group.map(|group| group.0)).collect()
+    }
+
     fn steps_of(&self, role: Role) -> Vec<StepFacts> {
         let inputs = &self.session.inputs[role];
         let set = self.session.set();

@@ -33,15 +33,15 @@ const OTHERS: [&str; 12] = [
 ];
 
 /// A folder for caches.
-struct Scene(tempfile::TempDir);
+pub(crate) struct Scene(tempfile::TempDir);
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
     /// `yggc` with these caches and the hub at `endpoint`.
-    fn yggc(&self, endpoint: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn yggc(&self, endpoint: &str, arguments: &[&str]) -> Command {
         let mut command = yggc();
         for variable in OTHERS {
             command.env_remove(variable);
@@ -49,6 +49,11 @@ impl Scene {
         command.args(arguments).arg("--cache-dir").arg(self.0.path().join("cache"));
         command.env("HF_ENDPOINT", endpoint).env("HF_HOME", self.0.path().join("hf"));
         command
+    }
+
+    /// The folder that has both caches.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn fetch(&self, hub: &Hub, name: &str) -> Output {

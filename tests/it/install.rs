@@ -1,4 +1,5 @@
-//! `packaging/install.sh` over archives as `.ci/release` makes them.
+//! What is made of the archives of `.ci/release`: `packaging/install.sh` installs one, `deb.sh` and `formula.sh` make a
+//! package and a formula of them.
 
 use std::{
     fs,
@@ -209,4 +210,102 @@ fn releases_are_fetched_over_http() {
     server.repository().files.remove(&archive);
     let said = failure(&run(), 1);
     assert!(said.contains(&format!("cannot fetch {from}/{archive}")), "{said}");
+}
+
+/// A script of `packaging`.
+fn packaging(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging").join(script));
+    command
+}
+
+/// What a Debian package says of itself, and its files with their modes.
+fn package_of(deb: &Path) -> (String, String) {
+    let dpkg = |argument: &str| {
+        let output = Command::new("dpkg-deb").arg(argument).arg(deb).output().expect("dpkg-deb starts");
+        success(&output)
+    };
+    (dpkg("--field"), dpkg("--contents"))
+}
+
+#[test]
+fn an_archive_becomes_a_debian_package() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        eprintln!("no dpkg-deb is here: no package is made");
+        return;
+    }
+    let release = Release::new();
+    let out = release.path("debs");
+    fs::create_dir_all(&out).expect("a folder");
+    for (processor, architecture) in [("x86_64", "amd64"), ("aarch64", "arm64")] {
+        let triple = format!("{processor}-{GNU}");
+        release.add("0.1.0", &triple, "yggc.1");
+        let archive = release.path(&format!("release/yggc-0.1.0-{triple}.tar.gz"));
+        let make = || packaging("deb.sh").arg(&archive).arg(&out).env("SOURCE_DATE_EPOCH", "1").output();
+        success(&make().expect("a shell"));
+        let deb = out.join(format!("yggc_0.1.0_{architecture}.deb"));
+        let (fields, files) = package_of(&deb);
+        for field in ["Package: yggc", "Version: 0.1.0", &format!("Architecture: {architecture}")] {
+            assert!(fields.lines().any(|line| line == field), "{field}: {fields}");
+        }
+        assert!(!fields.contains("Depends"), "a program without glibc needs none: {fields}");
+        for file in [
+            "-rwxr-xr-x root/root",
+            "./usr/bin/yggc",
+            "./usr/share/man/man1/yggc.1.gz",
+            "./usr/share/bash-completion/completions/yggc",
+            "./usr/share/zsh/vendor-completions/_yggc",
+            "./usr/share/fish/vendor_completions.d/yggc.fish",
+            "./usr/share/doc/yggc/copyright",
+            "./usr/lib/systemd/system/yggc.service",
+            "./etc/yggc/serve.toml",
+        ] {
+            assert!(files.contains(file), "{file}: {files}");
+        }
+        let unpacked = release.path(architecture);
+        let output = Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&unpacked).output();
+        success(&output.expect("dpkg-deb starts"));
+        let output = Command::new(unpacked.join("usr/bin/yggc")).output().expect("it is there");
+        assert_eq!(success(&output).trim(), format!("yggc 0.1.0 {triple}"));
+        let unit =
+            fs::read_to_string(unpacked.join("usr/lib/systemd/system/yggc.service")).expect("it is there");
+        assert!(unit.contains("\nExecStart=/usr/bin/yggc serve --config /etc/yggc/serve.toml\n"), "{unit}");
+    }
+    let refused = |name: &str| {
+        let archive = release.path(name);
+        fs::write(&archive, "no archive").expect("writable");
+        let output = packaging("deb.sh").arg(&archive).arg(&out).output().expect("a shell");
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    assert!(refused("yggc-0.1.0-sparc64-unknown-linux-gnu.tar.gz").contains("expected yggc-VERSION-TRIPLE"));
+    refused("yggc-0.1.0-x86_64-unknown-linux-gnu.tar.gz");
+    assert_eq!(fs::read_dir(&out).expect("a folder").count(), 2, "what fails leaves no package");
+}
+
+#[test]
+fn a_formula_names_the_static_programs_with_their_digests() {
+    let release = Release::new();
+    let formula =
+        || packaging("formula.sh").arg(release.path("release")).arg("0.2.0").output().expect("a shell");
+    release.add("0.2.0", &format!("x86_64-{GNU}"), "yggc.1");
+    assert!(failure(&formula(), 1).contains("expected a digest of yggc-0.2.0-*-unknown-linux-musl.tar.gz"));
+    release.add("0.2.0", &format!("x86_64-{MUSL}"), "yggc.1");
+    release.add("0.1.0", &format!("aarch64-{MUSL}"), "yggc.1");
+    let one = success(&formula());
+    assert!(one.contains("on_intel do") && !one.contains("on_arm do"), "an older version is another: {one}");
+    release.add("0.2.0", &format!("aarch64-{MUSL}"), "yggc.1");
+    let both = success(&formula());
+    let sums = fs::read_to_string(release.path("release/SHA256SUMS")).expect("it is there");
+    for processor in ["x86_64", "aarch64"] {
+        let name = format!("yggc-0.2.0-{processor}-{MUSL}.tar.gz");
+        let line = sums.lines().find(|line| line.ends_with(&name)).expect("it is summed");
+        let (digest, _) = line.split_once(' ').expect("a digest");
+        assert!(both.contains(&format!("/v0.2.0/{name}\"\n      sha256 \"{digest}\"")), "{both}");
+    }
+    // Blocks and their ends.
+    let begun =
+        |line: &&str| line.ends_with(" do") || line.starts_with("class ") || line.starts_with("  def ");
+    let ended = both.lines().filter(|line| line.trim() == "end").count();
+    assert_eq!(both.lines().filter(begun).count(), ended, "{both}");
 }

@@ -39,6 +39,8 @@ mod device_walk;
 #[cfg(feature = "cli")]
 mod distill;
 #[cfg(feature = "cli")]
+mod doctor;
+#[cfg(feature = "cli")]
 mod documentation;
 #[cfg(all(feature = "serve", unix))]
 mod documented_walk;

@@ -38,3 +38,29 @@ fn packages_are_small_and_have_their_licence() {
         assert!(bytes > 100_000 && bytes < MOST_BYTES, "{}: {bytes} bytes", folder.display());
     }
 }
+
+/// `cargo binstall` fills its templates in; the names are those that `.ci/release` gives.
+#[test]
+fn binstall_finds_the_archives_of_a_release() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("it is there");
+    let metadata = manifest.split_once("[package.metadata.binstall]\n").expect("a section").1;
+    let value = |key: &str| {
+        let line = metadata.lines().find(|line| line.starts_with(&format!("{key} = "))).expect("a key");
+        let template = line.split('"').nth(1).expect("a text");
+        let filled = [
+            ("{ repo }", env!("CARGO_PKG_REPOSITORY")),
+            ("{ name }", "yggc"),
+            ("{ version }", "1.2.3"),
+            ("{ target }", "T"),
+            ("{ bin }", "yggc"),
+        ];
+        filled.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+    };
+    let installer = fs::read_to_string(root.join("packaging/install.sh")).expect("it is there");
+    let releases = installer.lines().find_map(|line| line.strip_prefix("releases=")).expect("an address");
+    assert_eq!(value("pkg-url"), format!("{releases}/download/v1.2.3/yggc-1.2.3-T.tar.gz"));
+    assert_eq!((value("bin-dir"), value("pkg-fmt")), ("yggc-1.2.3-T/yggc".to_owned(), "tgz".to_owned()));
+    let release = fs::read_to_string(root.join(".ci/release")).expect("it is there");
+    assert!(release.contains("name=yggc-$version-$triple\n") && release.contains(">\"$out/$1.tar.gz\""));
+}

@@ -18,7 +18,7 @@ use self::{
     client::Client,
     listing::{Choice, choose, first_part, parts, shards},
 };
-pub(crate) use self::{error::HubError, name::HubName, settings::HubSettings};
+pub(crate) use self::{error::HubError, name::HubName, outline::Outline, settings::HubSettings};
 use crate::cli::{
     cache::{CacheDir, CacheError, take_lock},
     fetch::Part,
@@ -30,6 +30,7 @@ mod client;
 mod error;
 mod listing;
 mod name;
+mod outline;
 mod settings;
 
 /// What a repository meant when it was fetched.
@@ -57,15 +58,8 @@ pub(crate) fn fetch(
     cache: &CacheDir,
     announce: impl FnOnce(),
 ) -> Result<PathBuf, HubError> {
-    // Whichever part is named, it is the same model.
-    let name = &name.file.as_deref().map_or_else(|| name.clone(), |file| name.of_file(&first_part(file)));
-    let (owner, repo) = name.parts();
-    let folder = format!("models--{owner}--{repo}");
-    let record = match &name.file {
-        Some(file) => cache.hub().join(format!("{owner}--{repo}")).join(format!("{file}.json")),
-        None => cache.hub().join(format!("{owner}--{repo}.json")),
-    };
-    let kept = Kept { name, repository: settings.cache.join(&folder), record };
+    let name = &whole(name);
+    let kept = Kept::new(name, settings, cache);
     if let Some(path) = kept.find(part) {
         return Ok(path);
     }
@@ -73,7 +67,7 @@ pub(crate) fn fetch(
         let missing = || HubError::Offline { name: name.to_string(), cache: settings.cache.clone() };
         return kept.find_anything(part).ok_or_else(missing);
     }
-    let locks = settings.cache.join(".locks").join(folder);
+    let locks = settings.cache.join(".locks").join(folder_of(name));
     fs::create_dir_all(&locks).map_err(CacheError::at("create", &locks))?;
     let mut waiting = None;
     let _lock = take_lock(&locks.join("yggc.lock"), || {
@@ -96,7 +90,54 @@ pub(crate) fn fetch(
     }
 }
 
-impl Kept<'_> {
+/// A model of the hub as far as its size and shape go.
+#[derive(Debug)]
+pub(crate) enum Described {
+    /// It was fetched before.
+    Here(PathBuf),
+    /// It was not, and its weights are left there.
+    There(Outline),
+}
+
+/// Looks at a model without downloading its weights.
+pub(crate) fn describe(
+    name: &HubName,
+    settings: &HubSettings,
+    cache: &CacheDir,
+) -> Result<Described, HubError> {
+    let name = &whole(name);
+    let kept = Kept::new(name, settings, cache);
+    if let Some(path) = kept.find(Part::Verifier) {
+        return Ok(Described::Here(path));
+    }
+    if settings.offline {
+        let missing = || HubError::Offline { name: name.to_string(), cache: settings.cache.clone() };
+        return kept.find_anything(Part::Verifier).map(Described::Here).ok_or_else(missing);
+    }
+    Ok(Described::There(kept.outline(&Client::new(name, settings)?, cache.outlines())?))
+}
+
+/// The model that is named, whichever of its parts the name is of.
+fn whole(name: &HubName) -> HubName {
+    name.file.as_deref().map_or_else(|| name.clone(), |file| name.of_file(&first_part(file)))
+}
+
+/// The folder of a repository in the hub's cache.
+fn folder_of(name: &HubName) -> String {
+    let (owner, repo) = name.parts();
+    format!("models--{owner}--{repo}")
+}
+
+impl<'a> Kept<'a> {
+    fn new(name: &'a HubName, settings: &HubSettings, cache: &CacheDir) -> Self {
+        let (owner, repo) = name.parts();
+        let record = match &name.file {
+            Some(file) => cache.hub().join(format!("{owner}--{repo}")).join(format!("{file}.json")),
+            None => cache.hub().join(format!("{owner}--{repo}.json")),
+        };
+        Self { name, repository: settings.cache.join(folder_of(name)), record }
+    }
+
     /// The model, if it was fetched whole.
     fn find(&self, part: Part) -> Option<PathBuf> {
         if let (Some(file), Some(main)) = (&self.name.file, self.main())

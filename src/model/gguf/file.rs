@@ -1,9 +1,10 @@
 //! From the bytes of a GGUF file to its metadata and tensor table.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use super::{
     reader::Reader,
+    rope::ROPE_TENSORS,
     tensor_type,
     value::{Array, Value},
 };
@@ -50,21 +51,10 @@ pub(super) type Integers = BTreeMap<String, Vec<i64>>;
 
 /// As [`parse`], but tensors of 64-bit integers of the names in `integers` are no weights and are read at once.
 pub(super) fn parse_beside(bytes: &[u8], integers: &[&str]) -> Result<(GgufFile, Integers), ModelError> {
-    let mut reader = Reader::new(bytes);
-    let version = header(&mut reader)?;
-    let tensor_count = reader.u64(format_args!("GGUF tensor count"))?;
-    let metadata_count = reader.count(LEAST_ENTRY_BYTES, format_args!("GGUF metadata count"))?;
-    let tensor_count =
-        reader.check_count(tensor_count, LEAST_TENSOR_BYTES, format_args!("GGUF tensor count"))?;
-    let metadata = metadata(&mut reader, metadata_count)?;
-    let alignment = alignment(&metadata)?;
-    let entry = |i| TensorEntry::read(&mut reader, i, integers);
-    let entries = (0..tensor_count).map(entry).collect::<Result<Vec<_>, _>>()?;
+    let Table { version, metadata, alignment, entries, header_bytes } = Table::read(bytes, integers)?;
     let of_integers: Vec<String> =
         entries.iter().filter(|entry| entry.is_integers).map(|entry| entry.name.clone()).collect();
-    let header_bytes = reader.position();
-    let data_start = (header_bytes as u64).next_multiple_of(alignment);
-    let mut tensors = place(entries, data_start, alignment, bytes.len())?;
+    let mut tensors = place(entries, header_bytes, alignment, bytes.len())?;
     let mut read = Integers::new();
     for name in of_integers {
         let info = tensors.remove(&name).expect("it was placed");
@@ -73,6 +63,52 @@ pub(super) fn parse_beside(bytes: &[u8], integers: &[&str]) -> Result<(GgufFile,
         read.insert(name, elements);
     }
     Ok((GgufFile { version, metadata, tensors, header_bytes }, read))
+}
+
+/// What stands in front of the tensors.
+struct Table {
+    version: u32,
+    metadata: BTreeMap<String, Value>,
+    alignment: u64,
+    entries: Vec<TensorEntry>,
+    header_bytes: usize,
+}
+
+impl Table {
+    fn read(bytes: &[u8], integers: &[&str]) -> Result<Self, ModelError> {
+        let mut reader = Reader::new(bytes);
+        let version = header(&mut reader)?;
+        let tensor_count = reader.u64(format_args!("GGUF tensor count"))?;
+        let metadata_count = reader.count(LEAST_ENTRY_BYTES, format_args!("GGUF metadata count"))?;
+        let tensor_count =
+            reader.check_count(tensor_count, LEAST_TENSOR_BYTES, format_args!("GGUF tensor count"))?;
+        let metadata = metadata(&mut reader, metadata_count)?;
+        let alignment = alignment(&metadata)?;
+        let entry = |i| TensorEntry::read(&mut reader, i, integers);
+        let entries = (0..tensor_count).map(entry).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { version, metadata, alignment, entries, header_bytes: reader.position() })
+    }
+}
+
+/// What has to be read of a GGUF file to open the model, if forwards need not be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GgufOutline {
+    /// Bytes of header, metadata and tensor table.
+    pub header_bytes: usize,
+    /// Where the tensors lie that describe the model: divisors of its rotary embedding.
+    pub described_at: Vec<Range<u64>>,
+}
+
+/// Reads the outline of a file of `file_bytes` from its beginning.
+///
+/// # Errors
+/// [`ModelError`], also where the beginning ends before the header does.
+pub fn outline(beginning: &[u8], file_bytes: usize) -> Result<GgufOutline, ModelError> {
+    let Table { alignment, entries, header_bytes, .. } = Table::read(beginning, &[])?;
+    let tensors = place(entries, header_bytes, alignment, file_bytes)?;
+    let described = ROPE_TENSORS.into_iter().filter_map(|name| tensors.get(name));
+    let described_at = described.map(|info| info.bytes.start as u64..info.bytes.end as u64).collect();
+    Ok(GgufOutline { header_bytes, described_at })
 }
 
 fn header(reader: &mut Reader<'_>) -> Result<u32, ModelError> {
@@ -168,10 +204,11 @@ impl TensorEntry {
 /// Turns offsets into places in the file, which must be aligned, inside and disjoint.
 fn place(
     entries: Vec<TensorEntry>,
-    data_start: u64,
+    header_bytes: usize,
     alignment: u64,
     file_bytes: usize,
 ) -> Result<TensorTable, ModelError> {
+    let data_start = (header_bytes as u64).next_multiple_of(alignment);
     let mut table = TensorTable::new();
     for TensorEntry { name, mut info, offset, is_integers: _ } in entries {
         let what = format!("tensor `{name}`");

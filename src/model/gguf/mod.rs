@@ -19,10 +19,10 @@ pub(super) use describe::{describe, open};
 pub(super) use eagle3::{describe_hidden_state, open_hidden_state, says_hidden_state};
 pub use encode::{DATA_ALIGNMENT, TensorRecord, encode_header};
 pub(super) use file::MAGIC;
-pub use file::{GgufFile, parse};
+pub use file::{GgufFile, GgufOutline, outline, parse};
 pub use split::part_names;
 pub use value::{Array, Value};
-pub(super) use write::{NewTensor, write_file};
+pub(super) use write::{NewTensor, write_file, write_outline};
 
 #[cfg(test)]
 mod tests;

@@ -39,16 +39,7 @@ pub(in crate::model) fn write_file(
     tensors: &[NewTensor],
     mut data: impl FnMut(usize, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), ModelError> {
-    let mut records = Vec::with_capacity(tensors.len());
-    let mut end = 0_u64;
-    for NewTensor { name, shape, format } in tensors {
-        let len = tensor_bytes(name, shape, *format)? as u64;
-        let (name, shape) = (name.clone(), shape.clone());
-        records.push((TensorRecord { name, shape, format: *format, offset: end }, len));
-        end = (end + len).next_multiple_of(DATA_ALIGNMENT);
-    }
-    let table: Vec<TensorRecord> = records.iter().map(|(record, _)| record.clone()).collect();
-    let header = encode_header(3, metadata, &table);
+    let Layout { header, records, end } = layout(metadata, tensors)?;
     let failed = |source| ModelError::Write { path: path.to_owned(), source };
     check_room(path, header.len() as u64 + end).map_err(failed)?;
     let unfinished = path.with_extension("gguf.part");
@@ -70,6 +61,47 @@ pub(in crate::model) fn write_file(
         let _ = fs::remove_file(&unfinished);
         failed(source)
     })
+}
+
+/// Writes a file of version 3 with a hole in place of the data, which reads as zeros and takes no room where the file
+/// system has holes.
+///
+/// # Errors
+/// As [`write_file`].
+pub(in crate::model) fn write_outline(
+    path: &Path,
+    metadata: &BTreeMap<String, Value>,
+    tensors: &[NewTensor],
+) -> Result<(), ModelError> {
+    let Layout { header, end, records: _ } = layout(metadata, tensors)?;
+    let write = || {
+        let mut file = File::create(path)?;
+        file.write_all(&header)?;
+        file.set_len((header.len() as u64).next_multiple_of(DATA_ALIGNMENT) + end)
+    };
+    write().map_err(|source| ModelError::Write { path: path.to_owned(), source })
+}
+
+/// Where everything of a file lies.
+struct Layout {
+    header: Vec<u8>,
+    /// With their bytes.
+    records: Vec<(TensorRecord, u64)>,
+    /// Bytes of all data, padding included.
+    end: u64,
+}
+
+fn layout(metadata: &BTreeMap<String, Value>, tensors: &[NewTensor]) -> Result<Layout, ModelError> {
+    let mut records = Vec::with_capacity(tensors.len());
+    let mut end = 0_u64;
+    for NewTensor { name, shape, format } in tensors {
+        let len = tensor_bytes(name, shape, *format)? as u64;
+        let (name, shape) = (name.clone(), shape.clone());
+        records.push((TensorRecord { name, shape, format: *format, offset: end }, len));
+        end = (end + len).next_multiple_of(DATA_ALIGNMENT);
+    }
+    let table: Vec<TensorRecord> = records.iter().map(|(record, _)| record.clone()).collect();
+    Ok(Layout { header: encode_header(3, metadata, &table), records, end })
 }
 
 /// Refuses a file that is larger than what is free where it would lie.

@@ -151,12 +151,26 @@ fn elements(dtype: Dtype, bytes: &[u8]) -> Option<Vec<i64>> {
     }
 }
 
+/// Bytes of length field and JSON header of a file that begins so.
+///
+/// # Errors
+/// [`ModelError`] if the length is not there or no header is that long.
+pub fn outline_bytes(beginning: &[u8]) -> Result<u64, ModelError> {
+    Ok(LENGTH_BYTES as u64 + split_length(beginning)?.0)
+}
+
 fn header(bytes: &[u8]) -> Result<&[u8], ModelError> {
-    let truncated = |needed: u64, left: usize| ModelError::Truncated {
-        what: "safetensors header".to_owned(),
-        needed,
-        left: left as u64,
-    };
+    let (len, rest) = split_length(bytes)?;
+    let end = usize::try_from(len).expect("limited above");
+    rest.get(..end).ok_or_else(|| truncated(len, rest.len()))
+}
+
+fn truncated(needed: u64, left: usize) -> ModelError {
+    ModelError::Truncated { what: "safetensors header".to_owned(), needed, left: left as u64 }
+}
+
+/// The length of the header, and what follows its field.
+fn split_length(bytes: &[u8]) -> Result<(u64, &[u8]), ModelError> {
     let (len, rest) = bytes
         .split_first_chunk::<LENGTH_BYTES>()
         .ok_or_else(|| truncated(LENGTH_BYTES as u64, bytes.len()))?;
@@ -165,6 +179,5 @@ fn header(bytes: &[u8]) -> Result<&[u8], ModelError> {
         let expected = format!("at most {MAX_HEADER_BYTES} bytes");
         return Err(ModelError::invalid("safetensors header", expected, len));
     }
-    let end = usize::try_from(len).expect("limited above");
-    rest.get(..end).ok_or_else(|| truncated(len, rest.len()))
+    Ok((len, rest))
 }

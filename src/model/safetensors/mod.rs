@@ -13,7 +13,7 @@ mod folder;
 mod mxfp4;
 mod rope_json;
 
-pub use container::{Octets, SafetensorsFile, parse};
+pub use container::{Octets, SafetensorsFile, outline_bytes, parse};
 pub(super) use describe::{FolderBytes, describe, describe_hidden_state, says_hidden_state};
 pub(super) use folder::{INDEX, SINGLE, open, open_hidden_state};
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::model::{
     ModelError, RopeScaling,
-    gguf::{Array, NewTensor, Value, write_file},
+    gguf::{Array, NewTensor, Value, write_file, write_outline},
 };
 
 impl SyntheticSpec {
@@ -33,12 +33,7 @@ impl SyntheticSpec {
                 unreachable!("`config` refuses them")
             }
         };
-        let new = |tensor: &Tensor| NewTensor {
-            name: tensor.gguf_name.clone(),
-            shape: tensor.shape.clone(),
-            format: tensor.format,
-        };
-        let mut table: Vec<NewTensor> = tensors.iter().map(new).collect();
+        let mut table: Vec<NewTensor> = tensors.iter().map(new_tensor).collect();
         if !factors.is_empty() {
             let name = "rope_freqs.weight".to_owned();
             table.push(NewTensor { name, shape: vec![factors.len()], format: WeightFormat::F32 });
@@ -51,6 +46,17 @@ impl SyntheticSpec {
                 out.write_all(&bytes)
             }
         })
+    }
+
+    /// Writes the model as a GGUF file with zeros for weights, which take no room on the disk: for
+    /// [`blank`](crate::model::Model::blank) models of any size.
+    ///
+    /// # Errors
+    /// As [`write_gguf`](Self::write_gguf).
+    pub fn write_gguf_outline(&self, path: &Path) -> Result<(), ModelError> {
+        self.config()?;
+        let table: Vec<NewTensor> = tensors(self).iter().map(new_tensor).collect();
+        write_outline(path, &self.metadata(), &table)
     }
 
     fn metadata(&self) -> BTreeMap<String, Value> {
@@ -99,6 +105,10 @@ impl SyntheticSpec {
         let own = own.into_iter().map(|(key, value)| (format!("{}.{key}", self.family.name), value));
         entries.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(own).collect()
     }
+}
+
+fn new_tensor(tensor: &Tensor) -> NewTensor {
+    NewTensor { name: tensor.gguf_name.clone(), shape: tensor.shape.clone(), format: tensor.format }
 }
 
 /// Writes the rows of a tensor, those that come again as they were made.

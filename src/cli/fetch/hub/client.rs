@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -10,8 +11,9 @@ use hf_hub::{
     api::sync::{Api, ApiBuilder, ApiError, ApiRepo, Metadata},
 };
 use indicatif::ProgressBar;
+use ureq::config::RedirectAuthHeaders;
 
-use super::{HubError, HubName, HubSettings, listing::no_file};
+use super::{HubError, HubName, HubSettings, listing::no_file, outline::exactly};
 use crate::cli::{
     cache::{CacheError, sha256_of},
     progress,
@@ -23,7 +25,7 @@ const SHA256_DIGITS: usize = 64;
 /// One repository at the hub.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
-    name: &'a HubName,
+    pub(super) name: &'a HubName,
     settings: &'a HubSettings,
     api: Api,
 }
@@ -82,6 +84,45 @@ impl<'a> Client<'a> {
         Ok(path)
     }
 
+    /// Some bytes of a file, fewer where it ends before, and how many it has in all. None of it is cached.
+    pub(super) fn part(
+        &self,
+        revision: &str,
+        file: &str,
+        bytes: Range<u64>,
+    ) -> Result<(Vec<u8>, u64), HubError> {
+        let (_, remote) = self.at(revision);
+        // The crate `hf-hub` reads whole files.
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().redirect_auth_headers(RedirectAuthHeaders::SameHost).build().into();
+        let mut request = agent
+            .get(remote.url(file))
+            .header("User-Agent", concat!("yggc/", env!("CARGO_PKG_VERSION")))
+            .header("Range", format!("bytes={}-{}", bytes.start, bytes.end - 1));
+        if let Some(token) = &self.settings.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let answer = request
+            .call()
+            .map_err(|error| failure(self.settings, ApiError::RequestError(Box::new(error))))?;
+        let range = answer.headers().get("Content-Range").and_then(|range| range.to_str().ok());
+        let Some((start, end, size)) =
+            range.and_then(content_range).filter(|(start, ..)| *start == bytes.start)
+        else {
+            return Err(self.answers_oddly("it sends whole files where a part is asked for"));
+        };
+        if end != bytes.end.min(size) {
+            return Err(self.answers_oddly("it sends another part than was asked for"));
+        }
+        let read = exactly(answer.into_body().into_reader(), end - start);
+        let read = read.map_err(|error| self.cut_off(&error))?;
+        Ok((read, size))
+    }
+
+    fn cut_off(&self, error: &io::Error) -> HubError {
+        HubError::Network { endpoint: self.settings.endpoint.clone(), why: error.to_string() }
+    }
+
     /// Checks the size and, if the hub announced it, the SHA-256 of a download; removes a wrong one.
     fn check(&self, file: &str, announced: &Metadata, blob: &Path, path: &Path) -> Result<(), HubError> {
         let size = fs::metadata(blob).map_err(CacheError::at("look at", blob))?.len();
@@ -129,6 +170,13 @@ fn discard_unusable_part(blob: &Path, size: usize) -> Result<(), HubError> {
 fn is_content(header: &str) -> bool {
     let name = header.strip_prefix("W/").unwrap_or(header);
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Start, end and size of `bytes START-LAST/SIZE`.
+fn content_range(range: &str) -> Option<(u64, u64, u64)> {
+    let (part, size) = range.strip_prefix("bytes ")?.split_once('/')?;
+    let (start, last) = part.split_once('-')?;
+    Some((start.parse().ok()?, last.parse::<u64>().ok()?.checked_add(1)?, size.parse().ok()?))
 }
 
 /// The HTTP status of an error, if it has one.

@@ -54,6 +54,12 @@ pub(crate) enum HubError {
         "model.safetensors.index.json of {repository} names no weights: {why}; choose another repository"
     )]
     Index { repository: String, why: String },
+    /// The file's, or what of it cannot be read is too long.
+    #[error(
+        "the header of {file} of {repository} cannot be read: {why}; choose another file, or fetch the model and give \
+         its path with -m"
+    )]
+    Header { repository: String, file: String, why: String },
     #[error("another program is downloading the same: it holds {path}; try again when it is done")]
     Busy { path: PathBuf },
     #[error(
@@ -77,6 +83,7 @@ impl HubError {
             | Self::NoModel { .. }
             | Self::Several { .. }
             | Self::Index { .. }
+            | Self::Header { .. }
             | Self::Offline { .. } => true,
             Self::Network { .. }
             | Self::NoHub { .. }
