@@ -21,7 +21,7 @@ use yggc::{
     measure::{self, Forecast, ForecastOptions},
     model::{Model, synthetic::SyntheticSpec},
     plan::DEFAULT_CONTEXT,
-    storage::free_bytes,
+    storage::{free_bytes, free_memory},
 };
 
 use crate::cli::{
@@ -29,7 +29,7 @@ use crate::cli::{
     cache::{CacheError, CachePlace},
     error::Failure,
     fetch::{self, Described},
-    memory, output,
+    output,
     plan_cache::{CachedPlan, Found},
     planning::load_options,
     progress,
@@ -78,7 +78,7 @@ impl Measuring {
     fn new(machine: Machine, system: &System, is_rehearsal: bool) -> Self {
         let bytes = if is_rehearsal { [0; 2] } else { [MODEL_BYTES, machine_bytes(system)] };
         // Other programs get a share of what is free.
-        let most = memory::available().map_or(usize::MAX, |free| free / 2);
+        let most = free_memory().map_or(usize::MAX, |free| free / 2);
         Self { machine, bytes: bytes.map(|bytes| bytes.min(most)), is_rehearsal }
     }
 
@@ -122,7 +122,7 @@ fn open(described: &Described, measuring: Measuring, cache: &CachePlace) -> Resu
     let file_bytes = model.tensors.values().map(|info| info.bytes.len() as u64).sum();
     let elements: f64 = model.tensors.values().map(|info| info.shape.iter().product::<usize>() as f64).sum();
     let (name, family, layers) = (model.config.name.clone(), model.config.family.name, model.config.layers);
-    let available = if has_own_memory(machine.tier) { None } else { memory::available() };
+    let available = if has_own_memory(machine.tier) { None } else { free_memory() };
     let needed = weight_bytes + session_bytes;
     let forecast = measuring.forecast(model, measuring.bytes[0], "measuring")?;
     Ok(ModelReport {
@@ -207,7 +207,7 @@ fn machine_report(
         tier: machine.tier,
         threads: machine.threads,
         system,
-        available_bytes: memory::available().map(|bytes| bytes as u64),
+        available_bytes: free_memory().map(|bytes| bytes as u64),
         probe,
         gpu,
         disk_free_bytes: folder.as_deref().and_then(free_bytes),
