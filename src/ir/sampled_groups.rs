@@ -33,7 +33,8 @@ pub struct SampledGroups {
 
 impl Graph {
     /// The same graph if its groups have at most `bytes` of weights as files store them, else with about that part of
-    /// the groups of every kind, and with at least one. Groups whose keys and values others read stay.
+    /// the groups of every kind, and with at least one. A graph of which groups attend to keys and values of others
+    /// stays whole.
     ///
     /// Results are another model's. Forwards take what they would take with the groups that are left.
     pub fn sampled_groups(&self, bytes: usize) -> SampledGroups {
@@ -60,25 +61,15 @@ impl Graph {
         for (group, (kind, _)) in of_groups {
             kinds.entry(kind).or_default().push(group);
         }
-        let share = if all <= bytes { 1.0 } else { bytes as f64 / all as f64 };
-        let lending = lending(self);
+        // Where groups attend to keys and values of others, none can be left out without changing what the others do.
+        let is_whole = all <= bytes || !lending(self).is_empty();
+        let share = if is_whole { 1.0 } else { bytes as f64 / all as f64 };
         let (mut stands_for, mut left_out) = (BTreeMap::new(), BTreeSet::new());
-        for groups in kinds.into_values() {
-            let most = ((groups.len() as f64 * share).ceil() as usize).clamp(1, groups.len());
-            let lends = groups.iter().filter(|group| lending.contains(group)).count();
-            let others = most.saturating_sub(lends).max(usize::from(lends == 0));
-            let (mut kept, mut taken) = (Vec::new(), 0);
-            for group in &groups {
-                let is_kept = lending.contains(group) || taken < others;
-                taken += usize::from(is_kept && !lending.contains(group));
-                if is_kept {
-                    kept.push(*group);
-                } else {
-                    left_out.insert(*group);
-                }
-            }
-            let each = groups.len() as f64 / kept.len() as f64;
-            stands_for.extend(kept.into_iter().map(|group| (group, each)));
+        for mut groups in kinds.into_values() {
+            let count = groups.len();
+            left_out.extend(groups.split_off(((count as f64 * share).ceil() as usize).clamp(1, count)));
+            let each = count as f64 / groups.len() as f64;
+            stands_for.extend(groups.into_iter().map(|group| (group, each)));
         }
         SampledGroups { graph: self.without_groups(&left_out), stands_for }
     }

@@ -53,6 +53,7 @@ pub use low_bit::{draft_formats, in_eight_bits};
 use open::Parts;
 pub use open::{Container, Model};
 pub use rope::{RopeConfig, RopeScaling};
+pub use safetensors::outline_bytes as safetensors_outline_bytes;
 use tensor_table::tensor_bytes;
 pub use tensor_table::{TensorInfo, TensorTable};
 pub use vocabulary::{GgufVocabulary, VocabularySource};

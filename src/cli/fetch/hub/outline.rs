@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use yggc::model::{gguf, safetensors};
+use yggc::model::{gguf, safetensors_outline_bytes};
 
 use super::{
     HubError, Kept,
@@ -140,7 +140,7 @@ impl<'a> Remote<'a> {
         let described_at = if self.file.ends_with(".gguf") {
             self.gguf()?.described_at
         } else {
-            let header = safetensors::outline_bytes(&self.read).map_err(|error| self.unreadable(&error))?;
+            let header = safetensors_outline_bytes(&self.read).map_err(|error| self.unreadable(&error))?;
             self.read_to(header)?;
             Vec::new()
         };
