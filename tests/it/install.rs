@@ -230,8 +230,8 @@ fn package_of(deb: &Path) -> (String, String) {
 
 #[test]
 fn an_archive_becomes_a_debian_package() {
+    // Systems that are no Debian make none; `.ci/run` runs on one.
     if Command::new("dpkg-deb").arg("--version").output().is_err() {
-        eprintln!("no dpkg-deb is here: no package is made");
         return;
     }
     let release = Release::new();
