@@ -55,7 +55,7 @@ impl Model {
     /// SyntheticSpec { layers: 4, ..SyntheticSpec::default() }.write_gguf(&path)?;
     /// let (_, stands_for) = Model::open(&path)?.blank(0);
     /// assert_eq!(stands_for.into_iter().collect::<Vec<_>>(), [(0, 4.0), (1, 4.0)]);
-    /// # Ok::<(), yggc::model::ModelError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn blank(mut self, bytes: usize) -> (Self, BTreeMap<u32, f64>) {

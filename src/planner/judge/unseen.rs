@@ -17,10 +17,10 @@ use crate::planner::{
 
 /// Parts that prompts are dealt to, each left out of one choice.
 const FOLDS: usize = 5;
-/// The standard deviation of the logarithm of drafters' speed-ups about 0, before any prompt is seen. The 51 drafters
-/// that `benches/results` has unseen prompts of are promised equally well with 0.25 as without (0.11 off in the mean,
-/// square by square), and worse below 0.2; drafters that rest on few steps were 0.33 and 0.44 below what was promised
-/// without, and are 0.2 with 0.25.
+/// The standard deviation of the logarithm of drafters' speed-ups about 0, before any prompt is seen. The promises of the
+/// 51 drafters that `benches/results` has unseen prompts of are off by 0.115 with 0.25, by 0.111 without and by 0.143
+/// with 0.1 (roots of the mean square of logarithms). Two plans that rested on few steps promised 0.53 and 0.44 too
+/// much, and promise 0.23 and 0.21 too much with 0.25 (`benches/planner/shrinkage.py`).
 const USUAL_GAIN: f64 = 0.25;
 /// Visits that agree by chance are doubted as if there were three more that agree.
 const USUAL_VISITS: f64 = 3.0;

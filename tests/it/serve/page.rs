@@ -125,6 +125,8 @@ fn the_fields_that_it_reads_are_those_of_a_stream() {
             assert!(stream.contains(&format!("\"{field}\":")), "{field} is not sent");
         }
     }
+    // What a model thinks is shown as well (`structured::thoughts_are_told_from_answers_whole_and_in_deltas`).
+    assert!(page.contains("{reasoning_content: thought"));
 }
 
 #[test]

@@ -208,6 +208,7 @@ fn thoughts_are_told_from_answers_whole_and_in_deltas() {
     }
 
     (body["stream"], body["logprobs"]) = (json!(true), json!(true));
+    body["stream_options"] = json!({"include_steps": true});
     let mut events = server.chat(&body).events();
     assert_eq!(events.pop().as_deref(), Some("[DONE]"));
     let chunks: Vec<Value> = events.iter().map(|event| serde_json::from_str(event).unwrap()).collect();
@@ -217,6 +218,8 @@ fn thoughts_are_told_from_answers_whole_and_in_deltas() {
     assert_eq!(streamed, thought);
     let noted = choices().filter_map(|choice| choice["logprobs"]["content"].as_array()).map(Vec::len);
     assert_eq!(noted.sum::<usize>(), 12, "every token is noted once");
+    let told = chunks.iter().filter(|chunk| chunk.get("yggc").is_some()).count();
+    assert_eq!(told, 13, "what steps did is told with every token, and at the end");
 
     let response =
         answered(&server.post(
