@@ -6,6 +6,14 @@
 
 mod coding;
 mod dense;
+mod grids;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod k_scales;
@@ -69,7 +77,7 @@ pub(crate) trait Visitor {
 macro_rules! formats {
     (
         dense { $($(#[$dense_doc:meta])* $dense:ident = $dense_spec:path,)* }
-        codes { $($(#[$doc:meta])* $variant:ident = $spec:path,)* }
+        codes { $($(#[$doc:meta])* $variant:ident $(as $twin:ident)? = $spec:path,)* }
     ) => {
         /// Storage format of a weight matrix, as GGUF and safetensors define it. A row is a whole number of blocks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,6 +126,20 @@ macro_rules! formats {
                     $(Self::$variant => visitor.visit::<kinds::$variant>(),)*
                 }
             }
+
+            /// As [`visit`](Self::visit), for a format of the same coding that stands for several, so that one kernel
+            /// serves them: what is packed does not say how it lay in a file.
+            #[inline]
+            pub(crate) fn visit_coding<V: Visitor>(self, visitor: V) -> V::Output {
+                match self {
+                    $($(Self::$variant => Self::$twin.visit(visitor),)?)*
+                    format => format.visit(visitor),
+                }
+            }
+
+            /// Formats and those that stand for them, [`visit_coding`](Self::visit_coding).
+            #[cfg(test)]
+            const TWINS: &[[Self; 2]] = &[$($([Self::$variant, Self::$twin],)?)*];
         }
     };
 }
@@ -161,6 +183,23 @@ formats! {
         IQ4_XS = iq4_xs::SPEC,
         /// Blocks of 32: a power of two `d`, 32 floats of 4 bits `q`; value `q * d`.
         MXFP4 = mxfp4::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 8 magnitudes `v` (8, 25 or 43) are one of 256 vectors, with signs; each 32 have
+        /// a 4-bit `s`; value `v * (2 s + 1) * d / 8`.
+        IQ2_XXS as IQ2_XS = iq2_xxs::SPEC,
+        /// As `IQ2_XXS`, one of 512 vectors; each 16 have a 4-bit `s`.
+        IQ2_XS = iq2_xs::SPEC,
+        /// As `IQ2_XS`, one of 1,024 vectors.
+        IQ2_S as IQ2_XS = iq2_s::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 4 magnitudes `v` (4 to 62) are one of 256 vectors, with signs; each 32 have a
+        /// 4-bit `s`; value `v * (2 s + 1) * d / 4`.
+        IQ3_XXS = iq3_xxs::SPEC,
+        /// As `IQ3_XXS`, one of 512 vectors of odd `v` up to 15; value `v * (2 s + 1) * d`.
+        IQ3_S = iq3_s::SPEC,
+        /// Blocks of 256: f16 unit `d`; each 8 values `v` of -1, 0 and 1 are one of 2,048 vectors; each 32 have a 3-bit `s`
+        /// and a sign; value `(v +- 1/8) * (2 s + 1) * d`.
+        IQ1_S = iq1_s::SPEC,
+        /// As `IQ1_S`; each 8 have a sign, each 16 an `s`.
+        IQ1_M as IQ1_S = iq1_m::SPEC,
     }
 }
 

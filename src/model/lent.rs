@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, iter, ops::Range};
 
-use super::{TensorInfo, TensorTable};
+use super::{Scaled, Scales, TensorInfo, TensorTable, float8};
 use crate::{
     ir::{Elements, WeightSpec},
     storage::MappedFile,
@@ -15,13 +15,16 @@ pub(super) fn lend<'a>(files: &'a [MappedFile], info: &TensorInfo) -> &'a [u8] {
     &files[info.file].bytes()[info.bytes.clone()]
 }
 
+fn lend_scales<'a>(files: &'a [MappedFile], scales: &Scales) -> &'a [u8] {
+    &files[scales.file].bytes()[scales.bytes.clone()]
+}
+
 /// All bytes of a tensor: one piece, and a second one where scales lie elsewhere.
 pub(super) fn pieces<'a>(
     files: &'a [MappedFile],
     info: &TensorInfo,
 ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let scales = info.scales.as_ref().map(|(file, bytes)| &files[*file].bytes()[bytes.clone()]);
-    iter::once(lend(files, info)).chain(scales)
+    iter::once(lend(files, info)).chain(info.scales.as_ref().map(|scales| lend_scales(files, scales)))
 }
 
 /// The name of vectors of ones, which no file has: gains of norms without one. A tensor of this name is not read.
@@ -71,9 +74,18 @@ impl LentWeight {
             |elements: usize| info.format.row_bytes(elements).expect("whole blocks, as graphs are checked");
         let whole = lend(files, info);
         let row = |r: usize| first + order.as_ref().map_or(r, |order| order[r] as usize) * row_step;
-        if let Some((file, scales)) = &info.scales {
-            let scales = &files[*file].bytes()[scales.clone()];
-            return Cow::Owned((0..*rows).flat_map(|r| joined(whole, scales, row(r), *columns)).collect());
+        if let Some(scales) = &info.scales {
+            let lent = lend_scales(files, scales);
+            let rows = (0..*rows).map(row);
+            return Cow::Owned(match scales.of {
+                Scaled::Mxfp4 => rows.flat_map(|first| joined(whole, lent, first, *columns)).collect(),
+                Scaled::Float8 { .. } => {
+                    let matrices = float8::Matrices::new(&info.shape, whole, scales.of, lent);
+                    let mut gathered = Vec::with_capacity(2 * columns * rows.len());
+                    rows.for_each(|first| matrices.push_row(first, column_step, *columns, &mut gathered));
+                    gathered
+                }
+            });
         }
         let mut gathered = Vec::with_capacity(rows * bytes_of(*columns));
         if column_step == 1 {

@@ -20,6 +20,7 @@ mod eagle3;
 mod error;
 mod family;
 mod fingerprint;
+mod float8;
 pub mod gguf;
 mod hidden_state;
 mod inflate;
@@ -55,7 +56,7 @@ pub use open::{Container, Model};
 pub use rope::{RopeConfig, RopeScaling};
 pub use safetensors::outline_bytes as safetensors_outline_bytes;
 use tensor_table::tensor_bytes;
-pub use tensor_table::{TensorInfo, TensorTable};
+pub use tensor_table::{Scaled, Scales, TensorInfo, TensorTable};
 pub use vocabulary::{GgufVocabulary, VocabularySource};
 
 #[cfg(test)]

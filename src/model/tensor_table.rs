@@ -6,7 +6,8 @@ use ygg_kernels::WeightFormat;
 
 use super::ModelError;
 
-/// One tensor of a model file. Its bytes, with those of its scales, have exactly the size its shape and format take.
+/// One tensor of a model file. Its bytes, with those of its scales, have exactly the size its shape and format take;
+/// floats of 8 bits have half of it, as they are read as BF16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Dimensions, outermost first: a matrix is `[rows, columns]`.
@@ -17,8 +18,35 @@ pub struct TensorInfo {
     pub file: usize,
     /// Place in that file.
     pub bytes: Range<usize>,
-    /// File and place of the scales of its blocks, if they do not lie in front of the blocks' codes.
-    pub scales: Option<(usize, Range<usize>)>,
+    /// The scales of its blocks, if they do not lie in front of the blocks' codes.
+    pub scales: Option<Scales>,
+}
+
+/// Scales of a tensor that lie elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scales {
+    /// Which of the model's files.
+    pub file: usize,
+    /// Place in that file.
+    pub bytes: Range<usize>,
+    /// What they scale.
+    pub of: Scaled,
+}
+
+/// What scales that lie elsewhere are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaled {
+    /// Blocks of MXFP4: a byte for each.
+    Mxfp4,
+    /// Floats of 8 bits (E4M3), which are read as BF16: a number for each block of as many rows and columns.
+    Float8 {
+        /// How scales are stored.
+        format: WeightFormat,
+        /// Rows of a block, at most those of a matrix.
+        rows: usize,
+        /// Columns of a block.
+        columns: usize,
+    },
 }
 
 /// All tensors by name.

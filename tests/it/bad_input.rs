@@ -72,7 +72,7 @@ fn a_tensor_of_another_type_ends_with_3_and_names_the_types_there_are() {
     let at = bytes.windows(name.len()).position(|window| window == name).expect("the tensor is listed");
     // After the name: number of dimensions (2), two dimensions, the type.
     let place = at + name.len() + 4 + 2 * 8;
-    for (number, expected) in [(21u32, "IQ3_S"), (4, "type 4"), (200, "type 200")] {
+    for (number, expected) in [(35u32, "TQ2_0"), (4, "type 4"), (200, "type 200")] {
         bytes[place..place + 4].copy_from_slice(&number.to_le_bytes());
         fs::write(&file, &bytes).expect("writable");
         let said = failure(&run(&file), 3);

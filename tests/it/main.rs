@@ -64,6 +64,7 @@ mod fetch;
 #[cfg(feature = "cli")]
 mod first_streamed_use;
 mod first_use;
+mod float8;
 mod fuzzing;
 mod gpu_check;
 mod grammar_masks;

@@ -29,8 +29,9 @@ pub(crate) enum Meaning {
 pub(crate) enum Scales {
     /// One number for a block of 32, and perhaps a minimum.
     Block { unit: Unit, has_min: bool },
-    /// Small integers, one for each `len` (16 or 32) of a block of 256, in units of the block's: bytes, signed or not.
-    Signed { len: usize },
+    /// Small integers, one for each `len` (16 or 32) of a block of 256, in units of the block's number divided by `over`,
+    /// a power of two: signed bytes.
+    Signed { len: usize, over: u8 },
     /// As `Signed`, of up to 6 bits without a sign, each with a minimum of up to 6 bits in units of its own.
     WithMins { len: usize },
 }
@@ -97,7 +98,7 @@ impl Coding {
     pub(crate) const fn group_len(self) -> usize {
         match self.scales {
             Scales::Block { .. } => 32,
-            Scales::Signed { len } | Scales::WithMins { len } => len,
+            Scales::Signed { len, .. } | Scales::WithMins { len } => len,
         }
     }
 
@@ -117,8 +118,9 @@ impl Coding {
             Scales::Block { unit, has_min } => {
                 Group { scale: unit.value(block.d), min: has_min.then(|| unit.value(block.dmin)) }
             }
-            Scales::Signed { .. } => {
-                Group { scale: f16_to_f32(block.d) * f32::from(block.scales[g].cast_signed()), min: None }
+            Scales::Signed { over, .. } => {
+                let unit = f16_to_f32(block.d) / f32::from(over);
+                Group { scale: unit * f32::from(block.scales[g].cast_signed()), min: None }
             }
             Scales::WithMins { .. } => Group {
                 scale: f16_to_f32(block.d) * f32::from(block.scales[g]),

@@ -13,7 +13,11 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 256,
     block_bytes: 136,
     elements: Elements::Codes {
-        coding: Coding { bits: 4, meaning: Meaning::Table(&STEPS), scales: Scales::Signed { len: 32 } },
+        coding: Coding {
+            bits: 4,
+            meaning: Meaning::Table(&STEPS),
+            scales: Scales::Signed { len: 32, over: 1 },
+        },
         decode,
         encode,
     },

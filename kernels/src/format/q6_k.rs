@@ -13,7 +13,7 @@ pub(super) const SPEC: Spec = Spec {
     block_len: 256,
     block_bytes: 210,
     elements: Elements::Codes {
-        coding: Coding { bits: 6, meaning: Meaning::Offset(32), scales: Scales::Signed { len: 16 } },
+        coding: Coding { bits: 6, meaning: Meaning::Offset(32), scales: Scales::Signed { len: 16, over: 1 } },
         decode,
         encode,
     },

@@ -1,4 +1,4 @@
-//! Formats against hand-made blocks, against `half`, and against the dequantisers of the `gguf` Python package 0.17.
+//! Formats against hand-made blocks, against `half`, and against the dequantisers of the `gguf` Python package 0.17 (grids: 0.19).
 
 use super::*;
 use proptest::prelude::*;
@@ -14,6 +14,13 @@ fn block_of_all_fields(format: WeightFormat) -> Vec<u8> {
     let numbers = if coding.has_min() { [one, minus_two].concat() } else { one };
     match format {
         WeightFormat::MXFP4 => [vec![128], busy(16)].concat(),
+        WeightFormat::IQ1_M => {
+            let mut block = busy(56);
+            for (i, part) in [0x0, 0x0, 0xc, 0x3].into_iter().enumerate() {
+                block[49 + 2 * i] = block[49 + 2 * i] & 15 | part << 4;
+            }
+            block
+        }
         WeightFormat::Q2_K | WeightFormat::Q3_K | WeightFormat::Q6_K => {
             [busy(format.block_bytes() - numbers.len()), numbers].concat()
         }
@@ -140,6 +147,31 @@ fn sizes_and_refusals() {
     }
 }
 
+/// What the nearest entries of grids lose of random values, against the square of these: less than the grid before.
+#[test]
+fn grids_lose_less_the_more_entries_they_have() {
+    let mut noise = crate::testing::Noise::new(5);
+    let values = noise.values(64 * 256);
+    let lost = |format: WeightFormat| {
+        let (mut bytes, mut back) = (Vec::new(), vec![0.0; values.len()]);
+        format.quantise_row(&values, &mut bytes);
+        format.dequantise_row(&bytes, &mut back);
+        let square = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+        square(&mut values.iter().zip(&back).map(|(a, b)| a - b)) / square(&mut values.iter().copied())
+    };
+    use WeightFormat::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
+    let found = [IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S].map(lost);
+    assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
+    assert!(found[0] < 0.4 && found[6] < 0.03, "{found:?}");
+}
+
+#[test]
+fn formats_that_share_kernels_have_one_coding() {
+    for [format, twin] in WeightFormat::TWINS {
+        assert_eq!(format.coding(), twin.coding(), "{format}, {twin}");
+    }
+}
+
 /// The largest scale of a block is -128 units; one as large of the other sign is stored as 127.
 #[test]
 fn q6_k_scales_reach_one_unit_less_above_zero() {
@@ -184,6 +216,14 @@ proptest! {
             WeightFormat::IQ4_XS => 2.0 * (14.0 + 127.0 / 31.0) * 4.0 / 127.0,
             // Values of up to 8 times the power are cut to 6.
             WeightFormat::MXFP4 => 2.0 * 1.0,
+            // Grids have few of all combinations: see below.
+            WeightFormat::IQ1_S
+            | WeightFormat::IQ1_M
+            | WeightFormat::IQ2_XXS
+            | WeightFormat::IQ2_XS
+            | WeightFormat::IQ2_S
+            | WeightFormat::IQ3_XXS
+            | WeightFormat::IQ3_S => 2.0 * 4.0,
         };
         for (a, b) in values.iter().zip(&back) {
             prop_assert!((a - b).abs() <= step / 2.0 + 8.0 / 1024.0, "{format}: {a} became {b}");

@@ -125,7 +125,8 @@ fn after(coding: Coding, block: &Block, x: &CodedBlock, total: f32) -> f32 {
             let total = (sum as f32).mul_add(unit.value(block.d) * x.scale, total);
             if has_min { unit.value(block.dmin).mul_add(x.sum(), total) } else { total }
         }
-        Scales::Signed { .. } => {
+        Scales::Signed { over, .. } => {
+            let d = d / f32::from(over);
             let scaled = |(g, (x, codes)): (usize, (&[i8], &[u8]))| {
                 i32::from(block.scales[g].cast_signed()) * products(x, codes)
             };

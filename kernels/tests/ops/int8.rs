@@ -59,6 +59,14 @@ fn set_codes(format: WeightFormat, bytes: &mut [u8], mut code: impl FnMut() -> u
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
         let rest = match format {
             WeightFormat::MXFP4 => &mut block[1..],
+            WeightFormat::IQ1_M => {
+                let d = [49, 51, 53, 55].map(|at| block[at] & 0xf0);
+                block.iter_mut().for_each(|byte| *byte = code());
+                for (at, d) in [49, 51, 53, 55].into_iter().zip(d) {
+                    block[at] = block[at] & 15 | d;
+                }
+                continue;
+            }
             WeightFormat::Q2_K | WeightFormat::Q3_K | WeightFormat::Q6_K => {
                 let end = block.len() - numbers;
                 &mut block[..end]

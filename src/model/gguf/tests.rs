@@ -126,6 +126,13 @@ fn tensors_of_every_format_lie_where_the_table_says() {
         (WeightFormat::IQ4_NL, 36),
         (WeightFormat::IQ4_XS, 272),
         (WeightFormat::MXFP4, 34),
+        (WeightFormat::IQ2_XXS, 132),
+        (WeightFormat::IQ2_XS, 148),
+        (WeightFormat::IQ2_S, 164),
+        (WeightFormat::IQ3_XXS, 196),
+        (WeightFormat::IQ3_S, 220),
+        (WeightFormat::IQ1_S, 100),
+        (WeightFormat::IQ1_M, 112),
     ];
     assert_eq!(formats.map(|(format, _)| format), WeightFormat::ALL);
     let mut tensors = Vec::new();
@@ -243,7 +250,7 @@ fn bad_tensor_entries_are_named() {
 
 #[test]
 fn types_we_cannot_run_are_named_with_those_we_can() {
-    for (number, name) in [(9, "Q8_1"), (16, "IQ2_XXS"), (26, "I32"), (34, "TQ1_0"), (999, "unknown")] {
+    for (number, name) in [(9, "Q8_1"), (24, "I8"), (26, "I32"), (34, "TQ1_0"), (999, "unknown")] {
         let error = refused(
             &raw_tensor(b"blk.0.attn_q.weight", &[32], number, 0),
             &[

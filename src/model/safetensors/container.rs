@@ -26,6 +26,8 @@ pub struct SafetensorsFile {
     pub tensors: TensorTable,
     /// Tensors of bytes, which are parts of matrices.
     pub octets: BTreeMap<String, Octets>,
+    /// Tensors of floats of 8 bits, whose scales are other tensors.
+    pub floats8: BTreeMap<String, Octets>,
     /// Bytes of length field and JSON header.
     pub header_bytes: usize,
 }
@@ -104,7 +106,8 @@ pub(super) fn parse_beside(
         let expected = format!("{stated} bytes, as the header says");
         return Err(ModelError::invalid("safetensors data", expected, found));
     }
-    let (mut tensors, mut octets, mut read) = (TensorTable::new(), BTreeMap::new(), Integers::new());
+    let (mut tensors, mut read) = (TensorTable::new(), Integers::new());
+    let (mut octets, mut floats8) = (BTreeMap::new(), BTreeMap::new());
     for name in names.into_keys().filter(|name| name != METADATA) {
         let info = metadata.info(&name).expect("the header's keys are its tensors");
         let (start, end) = info.data_offsets;
@@ -125,11 +128,15 @@ pub(super) fn parse_beside(
                 octets.insert(name, Octets { shape: info.shape.clone(), file: 0, bytes: place });
                 continue;
             }
+            Dtype::F8_E4M3 => {
+                floats8.insert(name, Octets { shape: info.shape.clone(), file: 0, bytes: place });
+                continue;
+            }
             other => {
                 return Err(ModelError::unsupported(
                     format_args!("tensor `{name}`"),
                     format_args!("dtype {other:?}"),
-                    "F32, F16, BF16",
+                    "F32, F16, BF16, F8_E4M3",
                 ));
             }
         };
@@ -138,7 +145,7 @@ pub(super) fn parse_beside(
         let shape = info.shape.clone();
         tensors.insert(name, TensorInfo { shape, format, file: 0, bytes: place, scales: None });
     }
-    Ok((SafetensorsFile { tensors, octets, header_bytes }, read))
+    Ok((SafetensorsFile { tensors, octets, floats8, header_bytes }, read))
 }
 
 /// The elements of a tensor of integers; `None` if it is of something else.

@@ -7,7 +7,7 @@ use super::{
     config_json::{Object, chat_template, config, hidden_state_config, is_hidden_state},
     container::{self, Integers, Octets},
     eagle3_json::{MAPS, eagle3_config, is_eagle3},
-    mxfp4,
+    float8, mxfp4,
 };
 use crate::model::{
     HiddenStateParts, Identity, ModelError, Parts, TensorInfo, TensorTable, VocabularySource,
@@ -152,14 +152,15 @@ fn tensors_of(
     integers: &[&str],
     mut identity: Identity,
 ) -> Result<FolderTensors, ModelError> {
-    let (mut tensors, mut octets, mut maps) = (TensorTable::new(), BTreeMap::new(), Integers::new());
+    let (mut tensors, mut maps) = (TensorTable::new(), Integers::new());
+    let (mut octets, mut floats8) = (BTreeMap::new(), BTreeMap::new());
     let mut places = BTreeMap::<String, usize>::new();
     for (index, (name, bytes)) in shards.iter().enumerate() {
         let shard = container::parse_beside(bytes, integers);
         let (shard, read) = shard.map_err(|error| error.in_file(&path.join(name)))?;
         maps.extend(read);
         identity = identity.with(&bytes[..shard.header_bytes]);
-        for tensor in shard.tensors.keys().chain(shard.octets.keys()) {
+        for tensor in shard.tensors.keys().chain(shard.octets.keys()).chain(shard.floats8.keys()) {
             if let Some(other) = places.insert(tensor.clone(), index) {
                 let first = &shards[other].0;
                 let found = format!("one in {first} and one in {name}");
@@ -171,7 +172,9 @@ fn tensors_of(
         tensors.extend(shard.tensors.into_iter().map(in_shard));
         let in_shard = |(tensor, info)| (tensor, Octets { file: index, ..info });
         octets.extend(shard.octets.into_iter().map(in_shard));
+        floats8.extend(shard.floats8.into_iter().map(in_shard));
     }
     mxfp4::join(octets, &mut tensors).map_err(|error| error.in_file(path))?;
+    float8::join(floats8, &mut tensors).map_err(|error| error.in_file(path))?;
     Ok(FolderTensors { tensors, maps, shards: places, identity })
 }

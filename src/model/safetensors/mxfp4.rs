@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::container::Octets;
-use crate::model::{ModelError, TensorInfo, TensorTable, lent::CODES, tensor_bytes};
+use crate::model::{ModelError, Scaled, Scales, TensorInfo, TensorTable, lent::CODES, tensor_bytes};
 use ygg_kernels::WeightFormat;
 
 /// What the name of a tensor of codes ends with: `[..., N, K / 32, 16]`, two codes in a byte.
@@ -48,7 +48,7 @@ pub(super) fn join(octets: BTreeMap<String, Octets>, tensors: &mut TensorTable) 
         *columns = columns.saturating_mul(format.block_len());
         let expected = tensor_bytes(whole, &shape, format)?;
         assert_eq!(blocks.bytes.len() + scales.bytes.len(), expected, "shapes were compared");
-        let scales = Some((scales.file, scales.bytes.clone()));
+        let scales = Some(Scales { file: scales.file, bytes: scales.bytes.clone(), of: Scaled::Mxfp4 });
         let info = TensorInfo { shape, format, file: blocks.file, bytes: blocks.bytes.clone(), scales };
         if tensors.insert(whole.to_owned(), info).is_some() {
             let found = format!("one, and one of `{name}` and its scales");
@@ -84,7 +84,7 @@ mod tests {
             format: WeightFormat::MXFP4,
             file: 3,
             bytes: 0..640,
-            scales: Some((3, 640..680)),
+            scales: Some(Scales { file: 3, bytes: 640..680, of: Scaled::Mxfp4 }),
         };
         assert_eq!(tensors, TensorTable::from([("w".to_owned(), expected.clone())]));
         let twice = octets(&[("w_blocks", &[4, 2, 16]), ("w_scales", &[4, 2])]);

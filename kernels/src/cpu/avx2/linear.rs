@@ -103,7 +103,7 @@ fn products<A: Arithmetic>(product: &ProductOperands<'_>, sums: &mut [Sums]) {
     let format = product.weights.format();
     if !format.is_dense() {
         let is_coded = matches!(product.layout, Layout::Coded(_));
-        return format.visit(CodedProducts::<A> {
+        return format.visit_coding(CodedProducts::<A> {
             operands: product.operands(0),
             is_coded,
             sums,

@@ -88,7 +88,7 @@ pub(in crate::cpu) fn products(product: &ProductOperands<'_>, sums: &mut [Sums])
     let format = product.weights.format();
     if !format.is_dense() {
         let is_coded = matches!(product.layout, Layout::Coded(_));
-        return format.visit(CodedProducts { operands: product.operands(0), is_coded, sums });
+        return format.visit_coding(CodedProducts { operands: product.operands(0), is_coded, sums });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
         let operands = product.operands(t);

@@ -17,6 +17,21 @@ use crate::{
     format::Kind,
 };
 
+/// Does something for numbers `0..$count`, at most four, each a constant of its own. Loops would end as the same
+/// instructions, but a compiler takes twice as long to unroll them, or leaves them, and sums then lie in memory.
+macro_rules! each {
+    ($count:ident, $i:ident => $do:block) => {
+        each!(@ $count $i $do 0 1 2 3)
+    };
+    (@ $count:ident $i:ident $do:block $($number:literal)*) => {
+        const { assert!($count <= 4) }
+        $(if const { $count > $number } {
+            let $i: usize = $number;
+            $do
+        })*
+    };
+}
+
 /// Writes `sums[t][r][n]` for the rows of a group.
 ///
 /// # Safety
@@ -32,6 +47,7 @@ pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, 
         // SAFETY: promised by the caller.
         unsafe {
             match (Of::<V, K>::VECTORS, sums.len()) {
+                _ if operands.rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
                 (1, 1) => of_tiles::<V, K, 1, 1>(v, operands, sums),
                 (1, _) => of_tiles::<V, K, 1, 2>(v, operands, sums),
                 (_, 1) => of_tiles::<V, K, 2, 1>(v, operands, sums),
@@ -41,8 +57,8 @@ pub(in crate::cpu) unsafe fn int8<V: Vector, K: Kind>(v: V, operands: Operands, 
     }
 }
 
-/// As [`int8`], of one or two tiles, whose `J C` vectors of outputs meet a row in `J` turns of `C`, which share the
-/// broadcast of its bytes.
+/// As [`int8`] of few rows, of one or two tiles, whose `J C` vectors of outputs meet a row in `J` turns of `C`, which
+/// share the broadcast of its bytes.
 ///
 /// # Safety
 /// As `int8`, for as many tiles.
@@ -56,9 +72,9 @@ unsafe fn of_tiles<V: Vector, K: Kind, const J: usize, const C: usize>(
     // SAFETY: promised by the caller.
     unsafe {
         match operands.rows {
-            rows if rows > Of::<V, K>::FEW => many::<V, K>(v, operands, sums),
             1 => few::<V, K, 1, J, C>(v, operands, sums),
             2 => few::<V, K, 2, J, C>(v, operands, sums),
+            rows if const { Of::<V, K>::FEW <= 2 } => unreachable!("{rows} rows are many"),
             3 => few::<V, K, 3, J, C>(v, operands, sums),
             _ => few::<V, K, 4, J, C>(v, operands, sums),
         }
@@ -91,11 +107,11 @@ impl<const C: usize> BlocksAt<C> {
     /// Fetches part `p` of the blocks of turn `j`, once for each block.
     #[inline(always)]
     fn fetch<V: Vector>(self, layout: CodeLayout, j: usize, p: usize, fetching: Fetching) {
-        for c in 0..C {
+        each!(C, c => {
             if let (block, 0) = self.vector::<V>(j, c) {
                 fetch(layout, block, p, fetching);
             }
-        }
+        });
     }
 }
 
@@ -151,33 +167,27 @@ unsafe fn part<V: Vector, K: Kind, const R: usize, const C: usize>(
     let mut sums = [[[v.no_sum(); 2]; C]; R];
     // SAFETY: promised by the caller.
     unsafe {
-        for (r, sums) in sums.iter_mut().enumerate() {
-            *sums = [start::<V, K>(v, x.add(r * stride)); C];
-        }
+        each!(R, r => { sums[r] = [start::<V, K>(v, x.add(r * stride)); C]; });
         each_quad!(q => {
+            let half = if const { Of::<V, K>::HALVES } { q / 4 } else { 0 };
             if const { Of::<V, K>::SIGNED } {
                 let mut bytes = [quad_with_signs::<V, K>(v, codes[0], q); C];
                 if const { C > 1 } {
                     bytes[C - 1] = quad_with_signs::<V, K>(v, codes[C - 1], q);
                 }
-                for (r, sums) in sums.iter_mut().enumerate() {
+                each!(R, r => {
                     let x = x.add(r * stride + 4 * q);
-                    for (sums, bytes) in sums.iter_mut().zip(bytes) {
-                        sums[0] = v.dot_signed(sums[0], bytes, x);
-                    }
-                }
+                    each!(C, c => { sums[r][c][half] = v.dot_signed(sums[r][c][half], bytes[c], x); });
+                });
             } else {
                 let mut bytes = [quad::<V, K>(v, codes[0], q); C];
                 if const { C > 1 } {
                     bytes[C - 1] = quad::<V, K>(v, codes[C - 1], q);
                 }
-                let half = if const { Of::<V, K>::HALVES } { q / 4 } else { 0 };
-                for (r, sums) in sums.iter_mut().enumerate() {
+                each!(R, r => {
                     let x = x.add(r * stride + 4 * q);
-                    for (sums, bytes) in sums.iter_mut().zip(bytes) {
-                        sums[half] = v.dot(sums[half], bytes, x);
-                    }
-                }
+                    each!(C, c => { sums[r][c][half] = v.dot(sums[r][c][half], bytes[c], x); });
+                });
             }
         });
     }
@@ -200,7 +210,8 @@ fn whole<V: Vector, K: Kind>(v: V, sums: Two<V>) -> V::Ints {
 #[inline(always)]
 fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::Ints {
     if const { Of::<V, K>::SIGNED } {
-        v.times(v.total_signed(sums[0]), v.scale(scales[0]))
+        let of = |half: usize| v.times(v.total_signed(sums[half]), v.scale(scales[half]));
+        if const { Of::<V, K>::HALVES } { v.add(of(0), of(1)) } else { of(0) }
     } else if const { Of::<V, K>::HALVES } {
         v.add(v.scaled(sums[0], scales[0]), v.scaled(sums[1], scales[1]))
     } else {
@@ -230,12 +241,11 @@ unsafe fn add_part<V: Vector, K: Kind, const R: usize, const C: usize>(
     unsafe {
         let codes = at.map(|(block, n)| block.add(layout.codes + p * layout.part_bytes + 4 * n));
         let found = part::<V, K, R, C>(v, codes, x, const { Coded::row_bytes(K::CODING) });
-        for (c, (block, n)) in at.into_iter().enumerate() {
+        each!(C, c => {
+            let (block, n) = at[c];
             let scales = scales::<V, K>(v, block, p, n);
-            for (ints, found) in ints.iter_mut().zip(found) {
-                ints[c] = v.add(ints[c], scaled::<V, K>(v, found[c], scales));
-            }
-        }
+            each!(R, r => { ints[r][c] = v.add(ints[r][c], scaled::<V, K>(v, found[r][c], scales)); });
+        });
     }
 }
 
@@ -252,16 +262,14 @@ unsafe fn add_closed<V: Vector, K: Kind, const R: usize, const C: usize>(
     ints: &Each<V::Ints, R, C>,
     totals: &mut Each<V::Floats, R, C>,
 ) {
-    for c in 0..C {
+    each!(C, c => {
         let (block, n) = blocks_at.vector::<V>(j, c);
         // SAFETY: promised by the caller.
         unsafe {
             let close = Close::new::<K>(v, block, n);
-            for (r, total) in totals.iter_mut().enumerate() {
-                total[c] = close.total::<K>(v, total[c], ints[r][c], x.add(r * SUMS));
-            }
+            each!(R, r => { totals[r][c] = close.total::<K>(v, totals[r][c], ints[r][c], x.add(r * SUMS)); });
         }
-    }
+    });
 }
 
 /// Adds blocks of 32 to the totals of rows.
@@ -283,35 +291,15 @@ unsafe fn add_block<V: Vector, K: Kind, const R: usize, const C: usize>(
     unsafe {
         let codes = at.map(|(block, n)| block.add(layout.codes + 4 * n));
         let found = part::<V, K, R, C>(v, codes, x, row);
-        for (c, (block, n)) in at.into_iter().enumerate() {
+        each!(C, c => {
+            let (block, n) = at[c];
             let unit = unit::<V, K>(v, block, n);
-            for (r, (total, found)) in totals.iter_mut().zip(found).enumerate() {
-                let ints = whole::<V, K>(v, found[c]);
-                total[c] = after_block::<V, K>(v, total[c], ints, unit, x.add(r * row));
-            }
-        }
+            each!(R, r => {
+                let ints = whole::<V, K>(v, found[r][c]);
+                totals[r][c] = after_block::<V, K>(v, totals[r][c], ints, unit, x.add(r * row));
+            });
+        });
     }
-}
-
-/// Does something for turns `0..$count`, of which there are 1, 2 or 4, each with a place of its own: in a loop, sums
-/// would lie in memory.
-macro_rules! each_turn {
-    ($count:ident, $j:ident => $do:block) => {
-        {
-            let $j = 0;
-            $do
-        }
-        if const { $count > 1 } {
-            let $j = 1;
-            $do
-        }
-        if const { $count > 2 } {
-            let $j = 2;
-            $do
-            let $j = 3;
-            $do
-        }
-    };
 }
 
 /// `R` rows, with all sums in registers. Two tiles are two streams of memory.
@@ -337,18 +325,18 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
             if const { K::CODING.has_groups() } {
                 let mut ints = [[[v.no_ints(); C]; R]; J];
                 for p in 0..layout.parts {
-                    each_turn!(J, j => {
+                    each!(J, j => {
                         blocks_at.fetch::<V>(layout, j, p, fetching);
                         add_part::<V, K, R, C>(v, blocks_at, j, p, x, &mut ints[j]);
                     });
                     x = x.add(R * row);
                 }
-                each_turn!(J, j => {
+                each!(J, j => {
                     add_closed::<V, K, R, C>(v, blocks_at, j, x, &ints[j], &mut totals[j]);
                 });
                 x = x.add(R * SUMS);
             } else {
-                each_turn!(J, j => {
+                each!(J, j => {
                     blocks_at.fetch::<V>(layout, j, 0, fetching);
                     add_block::<V, K, R, C>(v, blocks_at, j, x, &mut totals[j]);
                 });
@@ -382,9 +370,7 @@ unsafe fn eight<V: Vector, K: Kind>(v: V, codes: *const u8, half: usize) -> [V::
                 [bytes[2 * q], bytes[2 * q + 1]] = quad_with_signs::<V, K>(v, codes, 4 * half + q);
             }
         } else {
-            for (q, bytes) in bytes.iter_mut().enumerate() {
-                *bytes = quad::<V, K>(v, codes, q);
-            }
+            each_quad!(q => { bytes[q] = quad::<V, K>(v, codes, q); });
         }
         bytes
     }
@@ -406,10 +392,10 @@ unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, 
             [sum, v.no_sum()]
         } else {
             let mut sums = start::<V, K>(v, row);
-            for (q, bytes) in bytes.iter().enumerate() {
+            each_quad!(q => {
                 let half = if const { Of::<V, K>::HALVES } { q / 4 } else { 0 };
-                sums[half] = v.dot(sums[half], *bytes, row.add(4 * q));
-            }
+                sums[half] = v.dot(sums[half], bytes[q], row.add(4 * q));
+            });
             sums
         }
     }
@@ -490,8 +476,13 @@ unsafe fn add_part_to_many<V: Vector, K: Kind>(
                 for r in 0..rows {
                     let found = turn::<V, K>(v, &bytes, x.add(r * row), half);
                     let at = ints.add(r * TILE + V::LANES * i);
-                    let sum = v.add(v.load_ints(at), scaled::<V, K>(v, found, scales));
-                    v.store_ints(at, sum);
+                    let found = if const { Of::<V, K>::SIGNED } {
+                        let of_half = scales[if const { Of::<V, K>::HALVES } { half } else { 0 }];
+                        v.times(v.total_signed(found[0]), v.scale(of_half))
+                    } else {
+                        scaled::<V, K>(v, found, scales)
+                    };
+                    v.store_ints(at, v.add(v.load_ints(at), found));
                 }
             }
         }

@@ -7,6 +7,7 @@
 
 use super::{
     Operands, Sums, Vector, fetch,
+    scales::{minimum, number},
     unpack::{Codes, quad},
 };
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         activations::{F32_ROW, F32_SUMS},
         packing::{CodeLayout, PART, TILE},
     },
-    format::{Kind, Scales, Unit},
+    format::{Kind, Scales},
 };
 
 /// Rows whose sums stay in registers.
@@ -61,12 +62,11 @@ unsafe fn group<V: Vector, K: Kind>(v: V, block: *const u8, g: usize, n: usize) 
     // SAFETY: promised by the caller.
     unsafe {
         let scale = block.add(layout.scales + g * TILE + n);
-        let d = |unit| v.numbers(unit, block.add(layout.d + 2 * n));
-        let dmin = |unit| v.numbers(unit, block.add(layout.dmin + 2 * n));
+        let d = number::<V, K>(v, block, n);
         match const { K::CODING.scales } {
-            Scales::Block { unit, has_min: false } => [d(unit); 2],
-            Scales::Block { unit, has_min: true } => [d(unit), dmin(unit)],
-            Scales::Signed { .. } => [v.product(d(Unit::F16), v.floats(v.scale(v.signed(scale)))); 2],
+            Scales::Block { has_min: false, .. } => [d; 2],
+            Scales::Block { has_min: true, .. } => [d, minimum::<V, K>(v, block, n)],
+            Scales::Signed { .. } => [v.product(d, v.floats(v.scale(v.signed(scale)))); 2],
             Scales::WithMins { len } => {
                 let (by, mins) = if len == 16 {
                     let first = block.add(layout.scales + g / 2 * 2 * TILE + n);
@@ -74,8 +74,8 @@ unsafe fn group<V: Vector, K: Kind>(v: V, block: *const u8, g: usize, n: usize) 
                 } else {
                     (v.unsigned(scale), v.pairs(block.add(layout.mins + 2 * (g / 2 * TILE + n))))
                 };
-                let min = v.product(dmin(Unit::F16), v.floats(v.one_of_pair(mins, g % 2)));
-                [v.product(d(Unit::F16), v.floats(v.scale(by))), min]
+                let min = v.product(minimum::<V, K>(v, block, n), v.floats(v.one_of_pair(mins, g % 2)));
+                [v.product(d, v.floats(v.scale(by))), min]
             }
         }
     }

@@ -27,6 +27,39 @@ impl<V: Vector, K: Kind> Of<V, K> {
         Scales::Block { unit, .. } => unit,
         Scales::Signed { .. } | Scales::WithMins { .. } => Unit::F16,
     };
+    /// What the unit of groups is divided by.
+    const OVER: u8 = match K::CODING.scales {
+        Scales::Signed { over, .. } => over,
+        Scales::Block { .. } | Scales::WithMins { .. } => 1,
+    };
+}
+
+/// The number that outputs `n` on of a block are scaled by.
+///
+/// # Safety
+/// `block` is a packed block.
+#[inline(always)]
+pub(super) unsafe fn number<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> V::Floats {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let stored = v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.d + 2 * n));
+        if const { Of::<V, K>::OVER == 1 } {
+            return stored;
+        }
+        // A power of two: nothing is rounded.
+        let factor = const { 1.0 / Of::<V, K>::OVER as f32 };
+        v.product(stored, v.splat(std::ptr::from_ref(&factor).cast()))
+    }
+}
+
+/// The minimum of outputs `n` on, or its unit.
+///
+/// # Safety
+/// `block` is a packed block with minima.
+#[inline(always)]
+pub(super) unsafe fn minimum<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> V::Floats {
+    // SAFETY: promised by the caller.
+    unsafe { v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.dmin + 2 * n)) }
 }
 
 /// The integer scales of part `p` for outputs `n` on: of its groups of 32 or 16.
@@ -56,12 +89,8 @@ pub(super) unsafe fn scales<V: Vector, K: Kind>(v: V, block: *const u8, p: usize
 pub(super) unsafe fn unit<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> [V::Floats; 2] {
     // SAFETY: promised by the caller.
     unsafe {
-        let d = v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.d + 2 * n));
-        if const { K::CODING.has_min() } {
-            [d, v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.dmin + 2 * n))]
-        } else {
-            [d, d]
-        }
+        let d = number::<V, K>(v, block, n);
+        if const { K::CODING.has_min() } { [d, minimum::<V, K>(v, block, n)] } else { [d, d] }
     }
 }
 
@@ -112,10 +141,10 @@ impl<V: Vector> Close<V> {
         // SAFETY: promised by the caller.
         unsafe {
             let layout = Of::<V, K>::LAYOUT;
-            let d = v.numbers(Unit::F16, block.add(layout.d + 2 * n));
+            let d = number::<V, K>(v, block, n);
             let mut close = Self { d, dmin: d, mins: [v.pairs(block); 8] };
             if const { K::CODING.has_min() } {
-                close.dmin = v.numbers(Unit::F16, block.add(layout.dmin + 2 * n));
+                close.dmin = minimum::<V, K>(v, block, n);
                 for (p, mins) in close.mins[..Self::pairs::<K>()].iter_mut().enumerate() {
                     *mins = if const { K::CODING.group_len() == 16 } {
                         let at = block.add(layout.scales + 2 * p * TILE + n);

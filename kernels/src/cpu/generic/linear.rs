@@ -106,7 +106,7 @@ fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
     let format = product.weights.format();
     if !format.is_dense() {
         let is_coded = product.layout != Layout::F32Sums;
-        return format.visit(CodedProducts { operands: product.operands(0), is_coded, sums });
+        return format.visit_coding(CodedProducts { operands: product.operands(0), is_coded, sums });
     }
     for (t, sums) in sums.iter_mut().enumerate() {
         accumulate(format, product.stored(t), floats(product.group), &mut sums.0[..product.rows]);

@@ -44,9 +44,9 @@ impl LaneOps for Portable {
 }
 
 impl Lanes for Portable {
-    // A vector takes four of the sixteen registers of SSE2.
-    const SUMS: usize = 4;
-    const UNITS: usize = 4;
+    // A vector takes four of the sixteen registers of SSE2: two leave room for the operands of a product.
+    const SUMS: usize = 2;
+    const UNITS: usize = 2;
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Array {
@@ -124,7 +124,7 @@ impl Lanes for Portable {
         fn halves(self, lanes: Array) -> [u16; LANES] = lanes.map(|lane| half::f16::from_f32(lane).to_bits());
         fn first(self, lanes: Array) -> f32 = lanes[0];
     }
-    #[inline(always)]
+    #[inline(never)]
     fn call<W: Work>(self, work: W) -> W::Out {
         work.run(self)
     }

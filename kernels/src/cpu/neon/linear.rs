@@ -74,7 +74,7 @@ fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
         return;
     }
     let is_coded = matches!(product.layout, Layout::Coded(_));
-    format.visit(CodedProducts { operands: product.operands(0), is_coded, sums });
+    format.visit_coding(CodedProducts { operands: product.operands(0), is_coded, sums });
 }
 
 /// Products over weights of codes, of tiles that are stored and a group in the layout of the class.

@@ -61,7 +61,7 @@ impl CodeLayout {
                 mins: 0,
                 bytes: numbers + part_bytes,
             },
-            Scales::Signed { len } | Scales::WithMins { len } => {
+            Scales::Signed { len, .. } | Scales::WithMins { len } => {
                 let groups = 256 / len;
                 let codes = groups * TILE;
                 let mins = codes + 8 * part_bytes;
@@ -93,7 +93,7 @@ pub(super) fn describe(coding: Coding) -> String {
     let scales = match coding.scales {
         Scales::Block { has_min: false, .. } => "scale per 32".to_owned(),
         Scales::Block { has_min: true, .. } => "scale and minimum per 32".to_owned(),
-        Scales::Signed { len } => format!("integer scale per {len}, unit per 256"),
+        Scales::Signed { len, .. } => format!("integer scale per {len}, unit per 256"),
         Scales::WithMins { len } => format!("integer scale and minimum per {len}, units per 256"),
     };
     format!("{planes}{values}, {scales}")

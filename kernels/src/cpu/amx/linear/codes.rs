@@ -45,7 +45,7 @@ impl<T: Tiles> InTiles<T> {
                 &mut other.insert((unsafe { T::configured(shapes(rows)) }, rows)).0
             }
         };
-        format.visit(Tiled { registers, operands: product.operands(0), room: &mut self.room, sums });
+        format.visit_coding(Tiled { registers, operands: product.operands(0), room: &mut self.room, sums });
     }
 }
 
