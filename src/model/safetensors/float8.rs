@@ -107,7 +107,7 @@ mod tests {
     fn what_is_no_pair_is_named() {
         for (name, shape, of_scales, said) in [
             ("other", &[64, 64][..], &[1, 1][..], &["`w.weight_scale_inv` is missing"][..]),
-            ("w.weight_scale_inv", &[300, 200], &[2, 2], &["`w.weight`", "[300, 200]", "[2, 2]"]),
+            ("w.weight_scale_inv", &[300, 200], &[4, 2], &["`w.weight`", "[300, 200]", "[4, 2]"]),
             ("w.weight_scale_inv", &[300, 200], &[3], &["`w.weight`", "[3]"]),
             ("w.weight_scale_inv", &[2, 300, 200], &[3, 2], &["`w.weight`", "[3, 2]"]),
             ("w.weight_scale_inv", &[300], &[3, 1], &["`w.weight`", "a matrix", "[300]"]),
