@@ -12,9 +12,9 @@ use yggc::{
 use super::{advice::advice, machine::System};
 use crate::cli::output;
 
-/// How much further than nine in ten forwards a forecast reaches either way: what decodes takes more than forwards, at
-/// contexts that grow.
-const MARGIN: f64 = 0.05;
+/// How much further than nine in ten forwards a forecast reaches either way: four models decoded in 0.81 to 1.02 of what
+/// was forecast (docs/benchmarks), a small one after few tokens the quickest.
+const MARGIN: f64 = 0.15;
 
 /// What was found of the machine.
 #[derive(Debug)]
