@@ -118,8 +118,9 @@ fn requests() {
     smoke("requests", targets::requests::check, 2_000, 200);
 }
 
-/// A folder whose experts are in MXFP4, all weights 0: the bytes of its two files.
-fn folder_in_mxfp4() -> [Vec<u8>; 2] {
+/// A folder whose experts are in MXFP4 and whose queries are floats of 8 bits, all weights 0: the bytes of its two
+/// files.
+fn folder_of_few_bits() -> [Vec<u8>; 2] {
     let config = serde_json::json!({
         "model_type": "gpt_oss", "num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32,
         "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 2, "vocab_size": 3,
@@ -130,7 +131,8 @@ fn folder_in_mxfp4() -> [Vec<u8>; 2] {
     let in_layer: &[(&str, &str, &[usize])] = &[
         ("input_layernorm.weight", "BF16", &[32]),
         ("post_attention_layernorm.weight", "BF16", &[32]),
-        ("self_attn.q_proj.weight", "BF16", &[2, 32]),
+        ("self_attn.q_proj.weight", "F8_E4M3", &[2, 32]),
+        ("self_attn.q_proj.weight_scale_inv", "BF16", &[1, 1]),
         ("self_attn.k_proj.weight", "BF16", &[2, 32]),
         ("self_attn.v_proj.weight", "BF16", &[2, 32]),
         ("self_attn.o_proj.weight", "BF16", &[32, 2]),
@@ -159,7 +161,7 @@ fn folder_in_mxfp4() -> [Vec<u8>; 2] {
     let (mut header, mut end) = (serde_json::Map::new(), 0);
     for (name, dtype, shape) in in_layer.chain(outer) {
         let start = end;
-        end += shape.iter().product::<usize>() * if dtype == "U8" { 1 } else { 2 };
+        end += shape.iter().product::<usize>() * if dtype == "BF16" { 2 } else { 1 };
         let tensor = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
         header.insert(name, tensor);
     }
@@ -192,7 +194,7 @@ fn container_seeds(place: &Path, write: &dyn Fn(&str, &[u8])) {
         write(name, &[&config[..], &[0], &weights[..]].concat());
     };
     folder_seed("valid_folder", &model);
-    write("valid_mxfp4", &folder_in_mxfp4().join(&0));
+    write("valid_few_bits", &folder_of_few_bits().join(&0));
     HiddenStateSpec::for_verifier(&spec).write_folder(&model).expect("written");
     folder_seed("valid_hidden_state", &model);
     let reduced = Eagle3Spec { draft_tokens: Some(vec![5, 3]), ..Eagle3Spec::for_verifier(&spec) };

@@ -96,7 +96,7 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         ("gpt_oss", set("attention_bias", json!(false)), &["`attention_bias`", "`false`"]),
         ("gpt_oss", set("rope_theta", Value::Null), &["`rope_theta`", "base of the rotation"]),
         ("gpt_oss", set("rope_scaling", Value::Null), &["`rope_scaling.rope_type`", "scaling rule"]),
-        ("gpt_oss", set("quantization_config", json!({"quant_method": "fp8"})), &["`fp8`", "`mxfp4`"]),
+        ("gpt_oss", set("quantization_config", json!({"quant_method": "awq"})), &["`awq`", "`mxfp4`"]),
         (
             "gpt_oss",
             set("intermediate_size", json!(64)),
