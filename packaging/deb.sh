@@ -27,7 +27,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 tar -xzf "$archive" -C "$work"
-from=$work/$name root=$work/root
+from=$work/$name root=$work/tree
 
 put() {
     install -D -m "$1" "$2" "$root/$3"

@@ -52,7 +52,7 @@ impl<'a> Matrices<'a> {
     }
 }
 
-/// Bytes of BF16 for a byte of such floats: what is read as another format takes as many times its own.
+/// The format that such floats are read as: it holds what dequantising rounds their products to.
 pub(super) const AS: WeightFormat = WeightFormat::BF16;
 
 /// The value of a float of 8 bits.
