@@ -66,7 +66,9 @@ fn tiers() -> Table<3> {
     let needs = |tier| match tier {
         Tier::Reference => None,
         Tier::Portable => Some(("any processor", "on every machine")),
-        Tier::Neon => Some(("ARM of 64 bits with dot products of bytes", "by emulation (QEMU)")),
+        Tier::Neon => {
+            Some(("ARM of 64 bits with dot products of bytes; I8MM is used if there", "by emulation (QEMU)"))
+        }
         Tier::Avx2 => Some(("AVX2, FMA, F16C; AVX-VNNI is used if there", "natively, AVX-VNNI as well")),
         Tier::Avx512 => Some(("AVX-512 F, BW, VL, DQ and VNNI", "natively")),
         Tier::Avx512Bf16 => Some(("also AVX-512 BF16", "natively")),

@@ -27,6 +27,24 @@ impl Neon {
     }
 }
 
+/// Proof of all of [`Neon`] and of products of matrices of bytes (`SMMLA`).
+#[cfg(target_arch = "aarch64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct I8mm(());
+
+#[cfg(target_arch = "aarch64")]
+impl I8mm {
+    /// The proof, if this processor has them all.
+    pub fn detect() -> Option<Self> {
+        (Neon::detect().is_some() && std::arch::is_aarch64_feature_detected!("i8mm")).then_some(Self(()))
+    }
+
+    /// What it proves as well.
+    pub(super) const fn neon(self) -> Neon {
+        Neon(())
+    }
+}
+
 /// Proof of AVX2, FMA and F16C, with the operating system saving their registers.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,10 @@ use super::{
     isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni},
 };
 #[cfg(target_arch = "aarch64")]
-use super::{isa::Neon, neon};
+use super::{
+    isa::{I8mm, Neon},
+    neon,
+};
 use crate::{
     Activations, AppendKv, Matrix, Nonlinearity, Norm, Recurrence, Rope, Rows, RowsMut, ShortConv,
     StateShape, Tier, WeightFormat,
@@ -49,6 +52,8 @@ enum Isa {
     Portable,
     #[cfg(target_arch = "aarch64")]
     Neon(Neon),
+    #[cfg(target_arch = "aarch64")]
+    I8mm(I8mm),
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     #[cfg(target_arch = "x86_64")]
@@ -71,7 +76,10 @@ macro_rules! dispatch {
             Isa::Portable => generic::$op($($arg),*),
             #[cfg(target_arch = "aarch64")]
             // SAFETY: the token proves that the processor has every feature the function enables.
-            Isa::Neon(_) => unsafe { neon::$op($($arg),*) },
+            Isa::Neon(_) => unsafe { neon::by_dots::$op($($arg),*) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Isa::I8mm(_) => unsafe { neon::by_matrices::$op($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the token proves that the processor has every feature the function enables.
             Isa::Avx2(_) => unsafe { avx2::split::$op($($arg),*) },
@@ -114,6 +122,13 @@ impl Kernels {
     #[cfg(target_arch = "aarch64")]
     pub const fn neon(proof: Neon) -> Self {
         Self::of(Isa::Neon(proof))
+    }
+
+    /// NEON with products of matrices of bytes: the same tier with the same bits, products of several rows by fewer
+    /// instructions.
+    #[cfg(target_arch = "aarch64")]
+    pub const fn i8mm(proof: I8mm) -> Self {
+        Self::of(Isa::I8mm(proof))
     }
 
     /// AVX2 with FMA and F16C.
@@ -164,7 +179,7 @@ impl Kernels {
             Tier::Reference | Tier::Cuda => None,
             Tier::Portable => Some(Self::portable()),
             #[cfg(target_arch = "aarch64")]
-            Tier::Neon => Neon::detect().map(Self::neon),
+            Tier::Neon => I8mm::detect().map(Self::i8mm).or_else(|| Neon::detect().map(Self::neon)),
             #[cfg(not(target_arch = "aarch64"))]
             Tier::Neon => None,
             #[cfg(target_arch = "x86_64")]
@@ -186,6 +201,8 @@ impl Kernels {
             Isa::Portable => Portable.call(work),
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(proof) => proof.call(work),
+            #[cfg(target_arch = "aarch64")]
+            Isa::I8mm(proof) => proof.neon().call(work),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(proof) => proof.call(work),
             #[cfg(target_arch = "x86_64")]
@@ -217,7 +234,7 @@ impl Kernels {
         match self.isa {
             Isa::Portable => Tier::Portable,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) => Tier::Neon,
+            Isa::Neon(_) | Isa::I8mm(_) => Tier::Neon,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) | Isa::AvxVnni(_) => Tier::Avx2,
             #[cfg(target_arch = "x86_64")]
@@ -229,6 +246,12 @@ impl Kernels {
             #[cfg(all(feature = "testing", target_arch = "x86_64"))]
             Isa::EmulatedAmx(_) => Tier::Amx,
         }
+    }
+
+    /// Whether bytes of several rows are multiplied as matrices.
+    #[cfg(target_arch = "aarch64")]
+    pub(super) const fn multiplies_matrices(self) -> bool {
+        matches!(self.isa, Isa::I8mm(_))
     }
 
     /// Rows `rows` of `out` (`[W, K]`) become rows `tokens[w]` of the `[vocabulary, K]` weights. Equal bits in every
@@ -285,7 +308,7 @@ impl Kernels {
         let products = match self.isa {
             Isa::Portable => ByteProducts::Unsigned,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) => ByteProducts::Signed,
+            Isa::Neon(_) | Isa::I8mm(_) => ByteProducts::Signed,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) => ByteProducts::Split,
             #[cfg(target_arch = "x86_64")]

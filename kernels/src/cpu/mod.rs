@@ -54,7 +54,7 @@ macro_rules! intrinsics {
 }
 
 /// The linears of a tier: functions with its target features, which call the generic ones of its module `linear`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! linears {
     ($features:literal, $tier:ident, $by:ty) => {
         use crate::cpu::$tier::linear as of_tier;
@@ -114,10 +114,10 @@ mod tuning;
 
 pub use activations::Prepared;
 pub use found::{FoundLayout, FoundPart};
-#[cfg(target_arch = "aarch64")]
-pub use isa::Neon;
 #[cfg(target_arch = "x86_64")]
 pub use isa::{Amx, Avx2, Avx512, Avx512Bf16, AvxVnni};
+#[cfg(target_arch = "aarch64")]
+pub use isa::{I8mm, Neon};
 pub use kernels::{
     Epilogue, Kernels, RoutedGated, RoutedLinear, attention_scratch_bytes, head_scratch_bytes,
 };

@@ -65,7 +65,12 @@ impl Kernels {
             (Tier::Neon, Arithmetic::F32) => unsafe { neon::products(rounds) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
-            (Tier::Neon, Arithmetic::Int8) => unsafe { neon::products_int8(rounds) },
+            (Tier::Neon, Arithmetic::Int8) if self.multiplies_matrices() => unsafe {
+                neon::products_int8::<true>(rounds)
+            },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            (Tier::Neon, Arithmetic::Int8) => unsafe { neon::products_int8::<false>(rounds) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a value of `Kernels` proves that the processor has its tier's features.
             (Tier::Avx2, Arithmetic::F32) => unsafe { avx2::products(rounds) },
@@ -175,7 +180,7 @@ mod portable {
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use super::{black_box, factor};
-    use crate::cpu::neon::dot;
+    use crate::cpu::neon::{dot, matrix_product};
     use std::arch::aarch64::*;
 
     /// Vectors of four in flight.
@@ -197,8 +202,12 @@ mod neon {
         (2 * 4 * SUMS as u64, vgetq_lane_f32::<0>(all))
     }
 
+    /// By dot products, or by products of matrices.
+    ///
+    /// # Safety
+    /// The processor has them.
     #[target_feature(enable = "neon,dotprod")]
-    pub(super) fn products_int8(rounds: u64) -> (u64, f32) {
+    pub(super) unsafe fn products_int8<const MATRICES: bool>(rounds: u64) -> (u64, f32) {
         let mut sums = [vdupq_n_s32(0); SUMS];
         for (i, sum) in sums.iter_mut().enumerate() {
             *sum = vdupq_n_s32(black_box(i as i32));
@@ -206,12 +215,19 @@ mod neon {
         let bytes = vdupq_n_u8(black_box(1));
         for _ in 0..rounds {
             for sum in &mut sums {
-                // SAFETY: the feature is enabled here.
-                *sum = unsafe { dot(*sum, bytes, vreinterpretq_s32_u8(bytes)) };
+                // SAFETY: promised by the caller.
+                *sum = unsafe {
+                    if MATRICES {
+                        matrix_product(*sum, bytes, bytes)
+                    } else {
+                        dot(*sum, bytes, vreinterpretq_s32_u8(bytes))
+                    }
+                };
             }
         }
         let all = sums.into_iter().fold(vdupq_n_s32(0), |all, sum| vaddq_s32(all, sum));
-        (2 * 16 * SUMS as u64, vgetq_lane_s32::<0>(all) as f32)
+        let products = if MATRICES { 32 } else { 16 };
+        (2 * products * SUMS as u64, vgetq_lane_s32::<0>(all) as f32)
     }
 }
 
@@ -378,6 +394,8 @@ mod avx512 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "aarch64")]
+    use crate::cpu::I8mm;
     use crate::{Activations, KernelId, KvFormat, OpKind, WeightFormat, testing::Noise};
 
     #[test]
@@ -403,10 +421,15 @@ mod tests {
         #[cfg(target_arch = "aarch64")]
         if Kernels::for_tier(Tier::Neon).is_some() {
             // SAFETY: the tier is available.
-            let (f32s, bytes) = unsafe { (neon::products(10), neon::products_int8(10)) };
+            let (f32s, bytes) = unsafe { (neon::products(10), neon::products_int8::<false>(10)) };
             assert_eq!(f32s, (192, expected(24.0, 1.0)));
             // Four products of 1 a lane.
             assert_eq!(bytes, (768, expected(24.0, 16.0)));
+        }
+        #[cfg(target_arch = "aarch64")]
+        if I8mm::detect().is_some() {
+            // SAFETY: the processor has them. Eight products of 1 a lane.
+            assert_eq!(unsafe { neon::products_int8::<true>(10) }, (1536, expected(24.0, 32.0)));
         }
         #[cfg(target_arch = "x86_64")]
         a_round_of_x86_64(expected);

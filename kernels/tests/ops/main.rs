@@ -16,6 +16,8 @@ mod tuning;
 
 #[cfg(target_arch = "x86_64")]
 use ygg_kernels::cpu::{Avx2, Avx512, AvxVnni};
+#[cfg(target_arch = "aarch64")]
+use ygg_kernels::cpu::{I8mm, Neon};
 use ygg_kernels::{Activations, Tier, cpu::Kernels};
 
 /// Every way to compute a linear here: the tiers, with either kind of activations.
@@ -23,19 +25,19 @@ fn linears() -> impl Iterator<Item = Kernels> {
     tiers().flat_map(|kernels| Activations::ALL.map(|activations| kernels.with_activations(activations)))
 }
 
-/// The tiers that this processor can run, AVX2 without AVX-VNNI, and AMX with emulated tiles in addition to AVX-512.
+/// The tiers that this processor can run, AVX2 without AVX-VNNI, NEON without products of matrices, and AMX with
+/// emulated tiles in addition to AVX-512.
 fn tiers() -> impl Iterator<Item = Kernels> {
-    Tier::ALL.into_iter().filter_map(Kernels::for_tier).chain(avx2_alone()).chain(emulated_amx())
+    Tier::ALL.into_iter().filter_map(Kernels::for_tier).chain(plainer()).chain(emulated_amx())
 }
 
-/// Where the tier is another.
-#[cfg(target_arch = "x86_64")]
-fn avx2_alone() -> Option<Kernels> {
-    AvxVnni::detect().and(Avx2::detect()).map(Kernels::avx2)
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn avx2_alone() -> Option<Kernels> {
+/// A tier that has fewer instructions on other processors.
+fn plainer() -> Option<Kernels> {
+    #[cfg(target_arch = "aarch64")]
+    return I8mm::detect().and(Neon::detect()).map(Kernels::neon);
+    #[cfg(target_arch = "x86_64")]
+    return AvxVnni::detect().and(Avx2::detect()).map(Kernels::avx2);
+    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
     None
 }
 

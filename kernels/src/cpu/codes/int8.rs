@@ -356,7 +356,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize, const J: usize, const C: usize
     }
 }
 
-/// Eight vectors of codes: those of a part, or of one of its halves with their signs.
+/// Eight vectors of codes: those of a part, or of one of its halves with their magnitudes and signs.
 ///
 /// # Safety
 /// `codes` points to a part's codes for the vector's outputs.
@@ -365,10 +365,12 @@ unsafe fn eight<V: Vector, K: Kind>(v: V, codes: *const u8, half: usize) -> [V::
     // SAFETY: promised by the caller.
     unsafe {
         let mut bytes = [v.bytes(codes); 8];
-        if const { Of::<V, K>::SIGNED } {
+        if const { Of::<V, K>::MAGNITUDES } {
             for q in 0..4 {
                 [bytes[2 * q], bytes[2 * q + 1]] = quad_with_signs::<V, K>(v, codes, 4 * half + q);
             }
+        } else if const { Of::<V, K>::SIGNED } {
+            each_quad!(q => { [_, bytes[q]] = quad_with_signs::<V, K>(v, codes, q); });
         } else {
             each_quad!(q => { bytes[q] = quad::<V, K>(v, codes, q); });
         }
@@ -376,29 +378,40 @@ unsafe fn eight<V: Vector, K: Kind>(v: V, codes: *const u8, half: usize) -> [V::
     }
 }
 
-/// Sums of one row with [`eight`] vectors.
+/// Sums of a row with [`eight`] vectors, or of two where vectors have [`Vector::PAIRS`].
 ///
 /// # Safety
-/// `row` is a row of the part.
+/// `x` is a row of the part, `stride` is from row to row.
 #[inline(always)]
-unsafe fn turn<V: Vector, K: Kind>(v: V, bytes: &[V::Bytes; 8], row: *const u8, half: usize) -> Two<V> {
+unsafe fn turn<V: Vector, K: Kind, const R: usize>(
+    v: V,
+    bytes: &[V::Bytes; 8],
+    x: *const u8,
+    stride: usize,
+    half: usize,
+) -> [Two<V>; R] {
+    let mut sums = [[v.no_sum(); 2]; R];
     // SAFETY: promised by the caller.
     unsafe {
-        if const { Of::<V, K>::SIGNED } {
-            let mut sum = v.no_sum();
+        if const { Of::<V, K>::MAGNITUDES } {
             for q in 0..4 {
-                sum = v.dot_signed(sum, [bytes[2 * q], bytes[2 * q + 1]], row.add(16 * half + 4 * q));
+                let codes = [bytes[2 * q], bytes[2 * q + 1]];
+                sums[0][0] = v.dot_signed(sums[0][0], codes, x.add(16 * half + 4 * q));
             }
-            [sum, v.no_sum()]
+            return sums;
+        }
+        each!(R, r => { sums[r] = start::<V, K>(v, x.add(r * stride)); });
+        if const { R == 2 } {
+            let (rows, starts) = ([x, x.add(stride)], [sums[0], sums[R - 1]]);
+            [sums[0], sums[R - 1]] = v.two_rows(bytes, rows, starts, const { Of::<V, K>::HALVES });
         } else {
-            let mut sums = start::<V, K>(v, row);
             each_quad!(q => {
                 let half = if const { Of::<V, K>::HALVES } { q / 4 } else { 0 };
-                sums[half] = v.dot(sums[half], bytes[q], row.add(4 * q));
+                sums[0][half] = v.dot(sums[0][half], bytes[q], x.add(4 * q));
             });
-            sums
         }
     }
+    sums
 }
 
 /// Any number of rows up to [`MANY`], in turn over vectors of codes that stay in registers; two tiles in turn, block by
@@ -443,9 +456,28 @@ unsafe fn many<V: Vector, K: Kind>(v: V, operands: Operands, sums: &mut [Sums]) 
     }
 }
 
-/// Turns over the codes of a part, or of half of it with their signs.
+/// Turns over the codes of a part, or of half of it with magnitudes and signs.
 const fn turns<V: Vector, K: Kind>() -> usize {
-    if Of::<V, K>::SIGNED { 2 } else { 1 }
+    if Of::<V, K>::MAGNITUDES { 2 } else { 1 }
+}
+
+/// Does something for rows `0..$rows`, two at a time where vectors have [`Vector::PAIRS`].
+macro_rules! each_rows {
+    ($vector:ident, $rows:ident, $first:ident, $count:ident => $do:block) => {
+        let mut $first = 0;
+        if const { $vector::PAIRS } {
+            while $first + 2 <= $rows {
+                const $count: usize = 2;
+                $do
+                $first += $count;
+            }
+        }
+        while $first < $rows {
+            const $count: usize = 1;
+            $do
+            $first += $count;
+        }
+    };
 }
 
 /// As [`add_part`].
@@ -473,17 +505,19 @@ unsafe fn add_part_to_many<V: Vector, K: Kind>(
             let scales = scales::<V, K>(v, block, p, V::LANES * i);
             for half in 0..turns::<V, K>() {
                 let bytes = eight::<V, K>(v, codes, half);
-                for r in 0..rows {
-                    let found = turn::<V, K>(v, &bytes, x.add(r * row), half);
-                    let at = ints.add(r * TILE + V::LANES * i);
-                    let found = if const { Of::<V, K>::SIGNED } {
-                        let of_half = scales[if const { Of::<V, K>::HALVES } { half } else { 0 }];
-                        v.times(v.total_signed(found[0]), v.scale(of_half))
-                    } else {
-                        scaled::<V, K>(v, found, scales)
-                    };
-                    v.store_ints(at, v.add(v.load_ints(at), found));
-                }
+                each_rows!(V, rows, first, R => {
+                    let found = turn::<V, K, R>(v, &bytes, x.add(first * row), row, half);
+                    for (r, found) in found.iter().enumerate() {
+                        let at = ints.add((first + r) * TILE + V::LANES * i);
+                        let found = if const { Of::<V, K>::MAGNITUDES } {
+                            let of_half = scales[if const { Of::<V, K>::HALVES } { half } else { 0 }];
+                            v.times(v.total_signed(found[0]), v.scale(of_half))
+                        } else {
+                            scaled::<V, K>(v, *found, scales)
+                        };
+                        v.store_ints(at, v.add(v.load_ints(at), found));
+                    }
+                });
             }
         }
     }
@@ -542,19 +576,23 @@ unsafe fn add_block_to_many<V: Vector, K: Kind>(
             let unit = unit::<V, K>(v, block, V::LANES * i);
             for half in 0..turns::<V, K>() {
                 let bytes = eight::<V, K>(v, codes, half);
-                for r in 0..rows {
-                    let at = r * TILE + V::LANES * i;
-                    let x = x.add(r * row);
-                    let mut sum = whole::<V, K>(v, turn::<V, K>(v, &bytes, x, half));
-                    if half == 1 {
-                        sum = v.add(sum, v.load_ints(ints.add(at)));
-                    } else if turns::<V, K>() == 2 {
-                        v.store_ints(ints.add(at), sum);
-                        continue;
+                each_rows!(V, rows, first, R => {
+                    let found = turn::<V, K, R>(v, &bytes, x.add(first * row), row, half);
+                    for (r, found) in found.iter().enumerate() {
+                        let at = (first + r) * TILE + V::LANES * i;
+                        let mut sum = whole::<V, K>(v, *found);
+                        if half == 1 {
+                            sum = v.add(sum, v.load_ints(ints.add(at)));
+                        }
+                        if half + 1 < turns::<V, K>() {
+                            v.store_ints(ints.add(at), sum);
+                        } else {
+                            let total = v.load(totals.add(at));
+                            let x = x.add((first + r) * row);
+                            v.store(totals.add(at), after_block::<V, K>(v, total, sum, unit, x));
+                        }
                     }
-                    let total = v.load(totals.add(at));
-                    v.store(totals.add(at), after_block::<V, K>(v, total, sum, unit, x));
-                }
+                });
             }
         }
     }

@@ -18,6 +18,8 @@ impl<V: Vector, K: Kind> Of<V, K> {
     pub(super) const VECTORS: usize = TILE / V::LANES;
     /// Whether bytes are taken with their signs.
     pub(super) const SIGNED: bool = V::PRODUCTS.signs_wide() && K::IS_WIDE;
+    /// Whether their magnitudes are wanted as well.
+    pub(super) const MAGNITUDES: bool = Self::SIGNED && V::PRODUCTS.is_split();
     /// Whether inputs `0..16` and `16..32` of a part are summed apart.
     pub(super) const HALVES: bool = K::CODING.group_len() == 16
         || V::PRODUCTS.is_split() && !Self::SIGNED && K::BIAS == 0 && K::LARGEST > 15;

@@ -40,6 +40,8 @@ pub(in crate::cpu) trait Vector: Copy {
     /// Rows up to which each number of rows has a kernel of its own, whose sums stay in registers: over formats with
     /// groups, and over others. None where the compiler chooses the registers.
     const FEW: [usize; 2];
+    /// Whether sums of two rows can be had at once, by [`Vector::two_rows`].
+    const PAIRS: bool = false;
     /// Four bytes, or two 16-bit numbers, for each output.
     type Bytes: Copy;
     /// A sum of products in progress.
@@ -83,6 +85,20 @@ pub(in crate::cpu) trait Vector: Copy {
     /// # Safety
     /// Four bytes are readable.
     unsafe fn dot_signed(self, sum: Self::Sum, codes: [Self::Bytes; 2], x: *const u8) -> Self::Sum;
+    /// For each of two rows, the sums of the products of eight vectors of codes, on from what they start with: by
+    /// halves, of the first four and of the last four, or all in the first.
+    ///
+    /// # Safety
+    /// Of each row 32 bytes are readable, and the vectors have [`Vector::PAIRS`].
+    unsafe fn two_rows(
+        self,
+        _codes: &[Self::Bytes; 8],
+        _rows: [*const u8; 2],
+        _starts: [[Self::Sum; 2]; 2],
+        _by_halves: bool,
+    ) -> [[Self::Sum; 2]; 2] {
+        unreachable!("vectors without products of two rows")
+    }
     fn magnitudes(self, bytes: Self::Bytes) -> Self::Bytes;
     fn total(self, sum: Self::Sum) -> Self::Ints;
     /// The total of a sum by [`Vector::dot_signed`].

@@ -4,13 +4,13 @@ mod dense;
 
 use dense::dense;
 
-use super::vector::Quads;
+use super::vector::{Assumed, Quads};
 use crate::{
     Nonlinearity, Norm, Rows, RowsMut,
     cpu::{
         Epilogue, Neon, PackedLinear, Prepared,
         activations::{Layout, ProductOperands},
-        codes::{Operands, Sums, int8, native},
+        codes::{Operands, Sums, Vector, int8, native},
         generic,
         prepare::prepare as prepare_rows,
         rms_norm,
@@ -29,13 +29,13 @@ pub(in crate::cpu) fn prepare(
     scratch: &mut [u8],
 ) {
     // SAFETY: the features of the tier are enabled.
-    let (v, s) = unsafe { (Quads::assume(), Neon::assume()) };
+    let (v, s) = unsafe { (Quads::<false>::assume(), Neon::assume()) };
     prepare_rows(v, layout, group, x, norm, |row, eps| rms_norm::scale(s, row, eps), scratch);
 }
 
 /// Plain products of the given tiles.
 #[target_feature(enable = "neon,dotprod")]
-pub(in crate::cpu) fn linear(
+pub(super) fn linear<V: Assumed>(
     weights: &PackedLinear,
     x: &Prepared<'_>,
     tiles: Range<usize>,
@@ -44,13 +44,13 @@ pub(in crate::cpu) fn linear(
 ) {
     // SAFETY: the features of the tier are enabled.
     let s = unsafe { Neon::assume() };
-    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products(product, sums);
+    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products::<V>(product, sums);
     generic::linear_by(s, products, weights, x, tiles, epilogue, out);
 }
 
 /// Gated products of the given tiles.
 #[target_feature(enable = "neon,dotprod")]
-pub(in crate::cpu) fn linear_gated(
+pub(super) fn linear_gated<V: Assumed>(
     function: Nonlinearity,
     weights: &PackedLinear,
     x: &Prepared<'_>,
@@ -59,13 +59,13 @@ pub(in crate::cpu) fn linear_gated(
 ) {
     // SAFETY: the features of the tier are enabled.
     let s = unsafe { Neon::assume() };
-    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products(product, sums);
+    let products = |product: &ProductOperands<'_>, sums: &mut [Sums]| products::<V>(product, sums);
     generic::linear_gated_by(s, products, function, weights, x, tiles, out);
 }
 
 /// Results of the stored tiles of a product.
 #[target_feature(enable = "neon,dotprod")]
-fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
+fn products<V: Assumed>(product: &ProductOperands<'_>, sums: &mut [Sums]) {
     let format = product.weights.format();
     if format.is_dense() {
         for (t, sums) in sums.iter_mut().enumerate() {
@@ -74,33 +74,42 @@ fn products(product: &ProductOperands<'_>, sums: &mut [Sums]) {
         return;
     }
     let is_coded = matches!(product.layout, Layout::Coded(_));
-    format.visit_coding(CodedProducts { operands: product.operands(0), is_coded, sums });
+    // SAFETY: callers of a tier's linear have the instructions of its vectors.
+    let v = unsafe { V::assume() };
+    format.visit_coding(CodedProducts { v, operands: product.operands(0), is_coded, sums });
 }
 
 /// Products over weights of codes, of tiles that are stored and a group in the layout of the class.
-struct CodedProducts<'a> {
+struct CodedProducts<'a, V> {
+    v: V,
     operands: Operands,
     is_coded: bool,
     sums: &'a mut [Sums],
 }
 
-impl Visitor for CodedProducts<'_> {
+impl<V: Vector> Visitor for CodedProducts<'_, V> {
     type Output = ();
 
     fn visit<K: Kind>(self) {
         // SAFETY: only code of this tier makes one; operands are as promised.
-        unsafe { if self.is_coded { coded::<K>(self) } else { uncoded::<K>(self) } }
+        unsafe {
+            if self.is_coded {
+                coded::<V, K>(self);
+            } else {
+                uncoded::<K>(self.operands, self.sums);
+            }
+        }
     }
 }
 
 #[target_feature(enable = "neon,dotprod")]
-unsafe fn coded<K: Kind>(products: CodedProducts<'_>) {
+unsafe fn coded<V: Vector, K: Kind>(products: CodedProducts<'_, V>) {
     // SAFETY: promised by the caller.
-    unsafe { int8::<Quads, K>(Quads::assume(), products.operands, products.sums) }
+    unsafe { int8::<V, K>(products.v, products.operands, products.sums) }
 }
 
 #[target_feature(enable = "neon,dotprod")]
-unsafe fn uncoded<K: Kind>(products: CodedProducts<'_>) {
+unsafe fn uncoded<K: Kind>(operands: Operands, sums: &mut [Sums]) {
     // SAFETY: promised by the caller.
-    unsafe { native::<Quads, K>(Quads::assume(), products.operands, products.sums) }
+    unsafe { native::<Quads<false>, K>(Quads::assume(), operands, sums) }
 }

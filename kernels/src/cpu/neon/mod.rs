@@ -1,4 +1,5 @@
-//! The NEON tier: NEON with dot products of bytes (`SDOT`), four lanes of f32.
+//! The NEON tier: NEON with dot products of bytes (`SDOT`), four lanes of f32; of bytes of several rows by products of
+//! matrices where there are (`SMMLA`).
 //!
 //! Numeric class of a linear over dense weights: that of the AVX2 tier, with the same bits. Over weights of codes it is
 //! that of every tier: see [`super::codes`].
@@ -9,5 +10,14 @@
 mod linear;
 mod vector;
 
-pub(super) use linear::{linear, linear_gated, prepare};
-pub(super) use vector::dot;
+pub(super) use vector::{dot, matrix_product};
+
+/// Where there are dot products alone.
+pub(super) mod by_dots {
+    linears!("neon,dotprod", neon, crate::cpu::neon::vector::Quads<false>);
+}
+
+/// Where there are products of matrices of bytes.
+pub(super) mod by_matrices {
+    linears!("neon,dotprod", neon, crate::cpu::neon::vector::Quads<true>);
+}

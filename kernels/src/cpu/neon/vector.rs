@@ -9,15 +9,20 @@ use crate::{
 };
 use std::arch::{aarch64::*, asm};
 
-/// `SDOT` adds four products of signed bytes to 32 bits.
+/// `SDOT` adds four products of signed bytes to 32 bits; with `PAIRS`, `SMMLA` adds eight of two rows and two outputs.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Quads(());
+pub(in crate::cpu) struct Quads<const PAIRS: bool>(());
 
-impl Quads {
+/// Vectors whose value can be had without a proof.
+pub(in crate::cpu) trait Assumed: Vector {
     /// # Safety
-    /// The processor has NEON with dot products.
+    /// The processor has the instructions of the vectors.
+    unsafe fn assume() -> Self;
+}
+
+impl<const PAIRS: bool> Assumed for Quads<PAIRS> {
     #[inline(always)]
-    pub(in crate::cpu) unsafe fn assume() -> Self {
+    unsafe fn assume() -> Self {
         Self(())
     }
 }
@@ -46,11 +51,38 @@ pub(in crate::cpu) unsafe fn dot(mut sum: int32x4_t, codes: uint8x16_t, x: int32
     sum
 }
 
-impl Vector for Quads {
+/// `SMMLA`, whose intrinsic is not stable: adds to `[r][n]` of two rows and two outputs the products of eight bytes of
+/// row `r` and eight of output `n`.
+///
+/// # Safety
+/// The processor has products of matrices of bytes.
+#[inline(always)]
+pub(in crate::cpu) unsafe fn matrix_product(
+    mut sums: int32x4_t,
+    x: uint8x16_t,
+    codes: uint8x16_t,
+) -> int32x4_t {
+    // SAFETY: registers alone; the instruction is promised by the caller.
+    unsafe {
+        asm!(
+            ".arch_extension i8mm",
+            "smmla {0:v}.4s, {1:v}.16b, {2:v}.16b",
+            inout(vreg) sums,
+            in(vreg) x,
+            in(vreg) codes,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    sums
+}
+
+impl<const PAIRS: bool> Vector for Quads<PAIRS> {
     const LANES: usize = 8;
     const PRODUCTS: ByteProducts = ByteProducts::Signed;
-    // Sums and totals of as many rows take 24 of 32 registers.
-    const FEW: [usize; 2] = [4, 2];
+    const PAIRS: bool = PAIRS;
+    // Sums and totals of as many rows take 24 of 32 registers. Two rows are a product of matrices, whose sums of two
+    // rows are apart only after the last.
+    const FEW: [usize; 2] = if PAIRS { [1, 1] } else { [4, 2] };
     type Bytes = Bytes;
     type Sum = Ints;
     type Ints = Ints;
@@ -125,6 +157,32 @@ impl Vector for Quads {
             [dot(sum[0], codes[0], x), dot(sum[1], codes[1], x)]
         };
         unsafe fn dot_signed(self, sum: Ints, codes: [Bytes; 2], x: *const u8) -> Ints = self.dot(sum, codes[1], x);
+        unsafe fn two_rows(
+            self,
+            codes: &[Bytes; 8],
+            rows: [*const u8; 2],
+            starts: [[Ints; 2]; 2],
+            by_halves: bool
+        ) -> [[Ints; 2]; 2] = {
+            let [first, second] = starts;
+            let mut low = [both_rows(first[0][0], second[0][0])[0]; 4];
+            let mut high = [both_rows(first[1][0], second[1][0])[0]; 4];
+            low = add_eight(low, [codes[0], codes[1]], rows, 0);
+            low = add_eight(low, [codes[2], codes[3]], rows, 8);
+            if by_halves {
+                high = add_eight(high, [codes[4], codes[5]], rows, 16);
+                high = add_eight(high, [codes[6], codes[7]], rows, 24);
+            } else {
+                low = add_eight(low, [codes[4], codes[5]], rows, 16);
+                low = add_eight(low, [codes[6], codes[7]], rows, 24);
+            }
+            let low = [both_rows(low[0], low[1]), both_rows(low[2], low[3])];
+            let high = [both_rows(high[0], high[1]), both_rows(high[2], high[3])];
+            [
+                [[low[0][0], low[1][0]], [high[0][0], high[1][0]]],
+                [[low[0][1], low[1][1]], [high[0][1], high[1][1]]],
+            ]
+        };
         unsafe fn unsigned(self, at: *const u8) -> Ints = {
             let words = vmovl_u8(vld1_u8(at));
             [vmovl_u16(vget_low_u16(words)), vmovl_high_u16(words)].map(|ints| vreinterpretq_s32_u32(ints))
@@ -167,6 +225,56 @@ impl Vector for Quads {
             vst1q_s32(at, ints[0]);
             vst1q_s32(at.add(4), ints[1]);
         };
+    }
+}
+
+/// The first halves of two vectors, and the second ones.
+///
+/// # Safety
+/// None beyond NEON, which the architecture has.
+#[inline(always)]
+unsafe fn both_rows(a: int32x4_t, b: int32x4_t) -> Ints {
+    // SAFETY: as said.
+    unsafe {
+        let (a, b) = (vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b));
+        [vreinterpretq_s32_s64(vzip1q_s64(a, b)), vreinterpretq_s32_s64(vzip2q_s64(a, b))]
+    }
+}
+
+/// Adds the products of inputs `at .. at + 8` to the sums `[row][output]` of two rows and each two of eight outputs.
+///
+/// # Safety
+/// The processor has products of matrices of bytes, and the rows have these inputs.
+#[inline(always)]
+unsafe fn add_eight(
+    sums: [int32x4_t; 4],
+    codes: [Bytes; 2],
+    rows: [*const u8; 2],
+    at: usize,
+) -> [int32x4_t; 4] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let x = vcombine_u8(vld1_u8(rows[0].add(at)), vld1_u8(rows[1].add(at)));
+        let eights = [eights(codes[0][0], codes[1][0]), eights(codes[0][1], codes[1][1])];
+        [
+            matrix_product(sums[0], x, eights[0][0]),
+            matrix_product(sums[1], x, eights[0][1]),
+            matrix_product(sums[2], x, eights[1][0]),
+            matrix_product(sums[3], x, eights[1][1]),
+        ]
+    }
+}
+
+/// Eight bytes each of the first two outputs and of the last two, given four each of four outputs twice.
+///
+/// # Safety
+/// None beyond NEON, which the architecture has.
+#[inline(always)]
+unsafe fn eights(a: uint8x16_t, b: uint8x16_t) -> Bytes {
+    // SAFETY: as said.
+    unsafe {
+        let (a, b) = (vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b));
+        [vreinterpretq_u8_u32(vzip1q_u32(a, b)), vreinterpretq_u8_u32(vzip2q_u32(a, b))]
     }
 }
 
