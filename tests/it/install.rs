@@ -1,5 +1,5 @@
-//! What is made of the archives of `.ci/release`: `packaging/install.sh` installs one, `deb.sh` and `formula.sh` make a
-//! package and a formula of them.
+//! What is made of the archives of `.ci/release`: `packaging/install.sh` installs one, `deb.sh`, `formula.sh` and `winget.sh`
+//! make a package, a formula and a manifest of them.
 
 use std::{
     fs,
@@ -67,7 +67,7 @@ impl Release {
         let folder = fs::read_dir(self.path("release")).expect("a folder");
         let mut names: Vec<String> = folder
             .map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name"))
-            .filter(|name| name.ends_with(".tar.gz"))
+            .filter(|name| name.ends_with(".tar.gz") || name.ends_with(".zip"))
             .collect();
         names.sort();
         let line = |name: &String| {
@@ -308,4 +308,37 @@ fn a_formula_names_the_static_programs_with_their_digests() {
         |line: &&str| line.ends_with(" do") || line.starts_with("class ") || line.starts_with("  def ");
     let ended = both.lines().filter(|line| line.trim() == "end").count();
     assert_eq!(both.lines().filter(begun).count(), ended, "{both}");
+}
+
+#[test]
+fn a_manifest_for_winget_names_the_program_for_windows_with_its_digest() {
+    let release = Release::new();
+    let out = release.path("winget");
+    let make = || {
+        let mut script = packaging("winget.sh");
+        script.arg(release.path("release")).arg("0.2.0").arg(&out).output().expect("a shell")
+    };
+    release.add("0.2.0", &format!("x86_64-{MUSL}"), "yggc.1");
+    let name = "yggc-0.2.0-x86_64-pc-windows-gnu";
+    assert!(failure(&make(), 1).contains(&format!("expected a digest of {name}.zip")));
+    assert!(!out.exists(), "what fails leaves no manifest");
+    fs::write(release.path(&format!("release/{name}.zip")), "an archive").expect("it is written");
+    release.sum();
+    success(&make());
+    let file = |part: &str| {
+        let text = fs::read_to_string(out.join(format!("Yggdrasil.yggc{part}.yaml"))).expect("it is there");
+        assert!(text.starts_with("PackageIdentifier: Yggdrasil.yggc\nPackageVersion: 0.2.0\n"), "{text}");
+        text
+    };
+    let installer = file(".installer");
+    let digest: String = Sha256::digest("an archive").iter().map(|byte| format!("{byte:02X}")).collect();
+    for line in [
+        format!("- RelativeFilePath: {name}\\yggc.exe"),
+        format!("  InstallerSha256: {digest}"),
+        "ManifestType: installer".to_owned(),
+    ] {
+        assert!(installer.lines().any(|found| found == line), "{line}: {installer}");
+    }
+    assert!(installer.contains(&format!("/v0.2.0/{name}.zip\n")), "{installer}");
+    assert!(file("").contains("ManifestType: version") && file(".locale.en-US").contains("defaultLocale"));
 }
