@@ -74,7 +74,8 @@ impl MachineFingerprint {
     /// The fingerprint of the machine we run on, without an accelerator.
     ///
     /// # Errors
-    /// [`MachineError`] if the processor cannot be identified: on Linux by `/proc/cpuinfo`, on Windows by itself.
+    /// [`MachineError`] if the processor cannot be identified: on Linux by `/proc/cpuinfo`, on macOS by `sysctl`, on
+    /// Windows by itself.
     pub fn of_this_machine(threads: u32, isa: &str) -> Result<Self, MachineError> {
         MachineFingerprint::from_cpuinfo(&cpuinfo().map_err(MachineError::Unreadable)?, threads, isa)
     }
@@ -187,10 +188,10 @@ impl fmt::Display for MachineFingerprint {
 /// Why the machine could not be identified.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// `/proc/cpuinfo` cannot be read.
+    /// What identifies the processor cannot be read.
     #[error(
-        "cannot read /proc/cpuinfo, which identifies the processor: run on Linux with /proc mounted, or on \
-         Windows on x86-64"
+        "cannot read what identifies the processor: run on Linux with /proc mounted, on macOS with /usr/sbin/sysctl, \
+         or on Windows on x86-64"
     )]
     Unreadable(#[source] std::io::Error),
     /// The text names no processor.

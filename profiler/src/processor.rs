@@ -6,9 +6,45 @@ use std::io;
 ///
 /// # Errors
 /// If it cannot be read.
-#[cfg(not(all(windows, target_arch = "x86_64")))]
+#[cfg(not(any(target_os = "macos", all(windows, target_arch = "x86_64"))))]
 pub(crate) fn cpuinfo() -> io::Result<String> {
     std::fs::read_to_string("/proc/cpuinfo")
+}
+
+/// As Linux says it, by what `sysctl` says. A name that this system lacks is left out.
+#[cfg(target_os = "macos")]
+pub(crate) fn cpuinfo() -> io::Result<String> {
+    let output = std::process::Command::new("/usr/sbin/sysctl").args(SYSCTL).output()?;
+    Ok(by_sysctl(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Names of a processor and of its features.
+#[cfg(any(target_os = "macos", test))]
+const SYSCTL: [&str; 6] = [
+    "machdep.cpu.brand_string",
+    "hw.cpufamily",
+    "hw.cpusubfamily",
+    "hw.optional.arm.FEAT_DotProd",
+    "hw.optional.arm.FEAT_I8MM",
+    "hw.optional.arm.FEAT_BF16",
+];
+
+/// The lines that identify an Apple processor, from lines `NAME: VALUE`.
+#[cfg(any(target_os = "macos", test))]
+fn by_sysctl(said: &str) -> String {
+    let [name, family, subfamily, dot, i8mm, bf16] = SYSCTL.map(|name| {
+        let value =
+            |line: &str| Some(line.split_once(':').filter(|(key, _)| *key == name)?.1.trim().to_owned());
+        said.lines().find_map(value).unwrap_or_default()
+    });
+    let has = [(&dot, "asimddp"), (&i8mm, "i8mm"), (&bf16, "bf16")];
+    let features: Vec<&str> =
+        has.into_iter().filter(|(value, _)| *value == "1").map(|(_, flag)| flag).collect();
+    format!(
+        "CPU implementer\t: Apple\nCPU architecture: {family}\nCPU part\t: {subfamily}\nProcessor\t: {name}\n\
+         Features\t: {}\n",
+        features.join(" ")
+    )
 }
 
 /// As Linux says it, by the processor itself.
@@ -82,11 +118,22 @@ fn features() -> String {
     names.join(" ")
 }
 
-#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::MachineFingerprint;
 
+    #[test]
+    fn an_apple_processor_is_identified_by_what_sysctl_says() {
+        let said = "machdep.cpu.brand_string: Apple M2 Pro\nhw.cpufamily: -634136515\nhw.cpusubfamily: 4\n\
+                    hw.optional.arm.FEAT_DotProd: 1\nhw.optional.arm.FEAT_I8MM: 1\n";
+        let found = MachineFingerprint::from_cpuinfo(&by_sysctl(said), 8, "neon").unwrap();
+        let facts = [&found.vendor, &found.name, &found.family, &found.model];
+        assert_eq!(facts, ["Apple", "Apple M2 Pro", "-634136515", "4"]);
+        assert_eq!(found.flags, ["asimddp", "i8mm"]);
+    }
+
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     #[test]
     fn the_processor_says_what_linux_says_of_it() {
         let of = |text: &str| MachineFingerprint::from_cpuinfo(text, 2, "portable").unwrap();
