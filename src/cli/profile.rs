@@ -126,12 +126,16 @@ fn report(file: &Path, profile: &Profile, done: fmt::Arguments<'_>) -> Result<()
     ))
 }
 
-/// The temperatures of what was recorded, in words.
+/// The temperatures of what was recorded, in words, with the requests of each.
 fn temperatures(profile: &Profile) -> String {
+    let requests = |temperature: f32| {
+        profile.token_traces.iter().filter(|request| request.temperature == temperature).count()
+    };
     match &profile.temperatures()[..] {
         [] | [_] => "temperature 0 alone".to_owned(),
         several => {
-            format!("temperatures {}", several.iter().map(f32::to_string).collect::<Vec<_>>().join(", "))
+            let each = |temperature: &f32| format!("{temperature} ({})", requests(*temperature));
+            format!("temperatures {}", several.iter().map(each).collect::<Vec<_>>().join(", "))
         }
     }
 }
