@@ -44,6 +44,7 @@ def parser():
     add("--peers", required=True, help="the folder that build.sh built into")
     add("--ik", metavar="TREE", help="source tree of ik_llama.cpp, built natively in TREE/build [without that peer]")
     add("--against", metavar="PEERS", help="which peers, separated by commas [llama.cpp, and ik_llama.cpp with --ik]")
+    add("--flash", default="off,on", help="with which flash attention of the peers [%(default)s]")
     add("--prompts", help="JSON lines with `text`, or `turns` of which the first is asked")
     add("--repetitions", type=int, default=5, help="[%(default)s]")
     add("--only", default="ar,widths,prefill,answers", help=f"which measures of {','.join(MEASURES)} [%(default)s]")
@@ -74,8 +75,8 @@ def options(arguments):
 
 def check(asked, given):
     """Splits lists and refuses what cannot be measured."""
-    given.only, given.activations = given.only.split(","), given.activations.split(",")
-    for name, known in [("only", MEASURES), ("activations", ["native", "int8"])]:
+    given.only, given.activations, given.flash = (text.split(",") for text in (given.only, given.activations, given.flash))
+    for name, known in [("only", MEASURES), ("activations", ["native", "int8"]), ("flash", ["off", "on"])]:
         unknown = [word for word in getattr(given, name) if word not in known]
         if unknown:
             asked.error(f"--{name}: expected some of {', '.join(known)}, found {', '.join(unknown)}")
@@ -227,11 +228,11 @@ class Comparison:
         return [lambda a=a: measure(a) for a in self.given.activations] if self.yggc else []
 
     def of_peers(self, measure):
-        """A peer's part of a measure, without and with flash attention, for each peer that is left."""
+        """A peer's part of a measure, by either attention that was asked for, for each peer that is left."""
         return [
             lambda p=peer, f=flash, a=f"{name} {variant} fa={flash}": measure(p, f, a)
             for (name, variant), peer in self.peers.items()
-            for flash in ("off", "on")
+            for flash in self.given.flash
         ]
 
     def choose(self, prompt):
