@@ -12,7 +12,7 @@ use super::{
     folder::{EXTENSION, limit_of},
     *,
 };
-use crate::storage::{FileStamp, MappedFile};
+use crate::storage::{FileStamp, LockedFile, MappedFile};
 
 /// Weights of more bytes are mapped.
 const MOST_READ: usize = 64;
@@ -230,12 +230,11 @@ fn what_cannot_be_written_is_told_and_nothing_else_happens() {
 fn writers_do_not_meet_and_leave_nothing_behind() {
     let scene = Scene::new();
     fs::create_dir_all(scene.kept()).unwrap();
-    let lock = File::create(scene.kept().join("lock")).unwrap();
-    lock.try_lock().unwrap();
+    let lock = LockedFile::take(File::create(scene.kept().join("lock")).unwrap()).unwrap();
+    assert!(lock.is_some());
     let (found, notes) = scene.start();
     assert!(found.is_none() && matches!(notes[..], [PackedNote::Later(_)]), "{notes:?}");
-    // Not by closing it: a process that another test starts has the open file for a moment.
-    lock.unlock().unwrap();
+    drop(lock);
     let dead = scene.kept().join(".0123.packed.partial");
     fs::write(&dead, "half").unwrap();
     let strange = scene.kept().join("0123.packed");
