@@ -82,6 +82,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    pub(super) fn is_finite(&self) -> bool {
+        let cached = self.cache.values().flat_map(|(k, v)| [k, v]);
+        let all = [&self.shown].into_iter().chain(&self.hidden).chain(&self.inner).chain(cached);
+        all.into_iter().all(|matrix| matrix.data.iter().all(|x| x.is_finite()))
+    }
+
     /// Equal matrix by matrix.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
         let close = Matrix::is_close_to;
