@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, iter, ops::Range};
 
-use super::{Scaled, Scales, TensorInfo, TensorTable, float8};
+use super::{Scaled, Scales, TensorInfo, TensorTable, small_floats::Matrices};
 use crate::{
     ir::{Elements, WeightSpec},
     storage::MappedFile,
@@ -19,12 +19,21 @@ fn lend_scales<'a>(files: &'a [MappedFile], scales: &Scales) -> &'a [u8] {
     &files[scales.file].bytes()[scales.bytes.clone()]
 }
 
-/// All bytes of a tensor: one piece, and a second one where scales lie elsewhere.
+/// The number that all scales of a matrix in NVFP4 are scaled by, where there is one.
+fn lend_whole<'a>(files: &'a [MappedFile], scales: &Scales) -> Option<&'a [u8]> {
+    let Scaled::Nvfp4 { file, start, .. } = scales.of else { return None };
+    Some(&files[file].bytes()[start..start + size_of::<f32>()])
+}
+
+/// All bytes of a tensor: one piece, and others where scales lie elsewhere.
 pub(super) fn pieces<'a>(
     files: &'a [MappedFile],
     info: &TensorInfo,
 ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    iter::once(lend(files, info)).chain(info.scales.as_ref().map(|scales| lend_scales(files, scales)))
+    let scales = info.scales.as_ref();
+    let of_blocks = scales.map(|scales| lend_scales(files, scales));
+    let whole = scales.and_then(|scales| lend_whole(files, scales));
+    iter::once(lend(files, info)).chain(of_blocks).chain(whole)
 }
 
 /// The name of vectors of ones, which no file has: gains of norms without one. A tensor of this name is not read.
@@ -77,15 +86,22 @@ impl LentWeight {
         if let Some(scales) = &info.scales {
             let lent = lend_scales(files, scales);
             let rows = (0..*rows).map(row);
-            return Cow::Owned(match scales.of {
-                Scaled::Mxfp4 => rows.flat_map(|first| joined(whole, lent, first, *columns)).collect(),
-                Scaled::Float8 { .. } => {
-                    let matrices = float8::Matrices::new(&info.shape, whole, scales.of, lent);
-                    let mut gathered = Vec::with_capacity(2 * columns * rows.len());
-                    rows.for_each(|first| matrices.push_row(first, column_step, *columns, &mut gathered));
-                    gathered
+            let matrices = match scales.of {
+                Scaled::Mxfp4 => {
+                    return Cow::Owned(rows.flat_map(|first| joined(whole, lent, first, *columns)).collect());
                 }
-            });
+                Scaled::Float8 { format, rows: high, columns: wide } => {
+                    Matrices::of_float8(&info.shape, whole, (format, [high, wide]), lent)
+                }
+                Scaled::Nvfp4 { is_divisor, .. } => {
+                    let by = lend_whole(files, scales).and_then(|bytes| bytes.first_chunk());
+                    let by = f32::from_le_bytes(*by.expect("it was found when the parts were joined"));
+                    Matrices::of_nvfp4(&info.shape, whole, lent, by, is_divisor)
+                }
+            };
+            let mut gathered = Vec::with_capacity(2 * columns * rows.len());
+            rows.for_each(|first| matrices.push_row(first, column_step, *columns, &mut gathered));
+            return Cow::Owned(gathered);
         }
         let mut gathered = Vec::with_capacity(rows * bytes_of(*columns));
         if column_step == 1 {

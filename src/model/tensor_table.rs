@@ -7,7 +7,7 @@ use ygg_kernels::WeightFormat;
 use super::ModelError;
 
 /// One tensor of a model file. Its bytes, with those of its scales, have exactly the size its shape and format take;
-/// floats of 8 bits have half of it, as they are read as BF16.
+/// floats of 8 and of 4 bits have less, as they are read as BF16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Dimensions, outermost first: a matrix is `[rows, columns]`.
@@ -46,6 +46,15 @@ pub enum Scaled {
         rows: usize,
         /// Columns of a block.
         columns: usize,
+    },
+    /// NVFP4, which is read as BF16: a float of 8 bits for each 16 elements of a row, and an F32 for all.
+    Nvfp4 {
+        /// Which of the model's files the number for all lies in.
+        file: usize,
+        /// Where it begins there, bytes.
+        start: usize,
+        /// Whether scales are divided by it, else multiplied.
+        is_divisor: bool,
     },
 }
 

@@ -133,8 +133,12 @@ fn folder_of_few_bits() -> [Vec<u8>; 2] {
         ("post_attention_layernorm.weight", "BF16", &[32]),
         ("self_attn.q_proj.weight", "F8_E4M3", &[2, 32]),
         ("self_attn.q_proj.weight_scale_inv", "BF16", &[1, 1]),
-        ("self_attn.k_proj.weight", "BF16", &[2, 32]),
-        ("self_attn.v_proj.weight", "BF16", &[2, 32]),
+        ("self_attn.k_proj.weight_packed", "U8", &[2, 16]),
+        ("self_attn.k_proj.weight_scale", "F8_E4M3", &[2, 2]),
+        ("self_attn.k_proj.weight_global_scale", "F32", &[1]),
+        ("self_attn.v_proj.weight", "U8", &[2, 16]),
+        ("self_attn.v_proj.weight_scale", "F8_E4M3", &[2, 2]),
+        ("self_attn.v_proj.weight_scale_2", "F32", &[]),
         ("self_attn.o_proj.weight", "BF16", &[32, 2]),
         ("self_attn.q_proj.bias", "BF16", &[2]),
         ("self_attn.k_proj.bias", "BF16", &[2]),
@@ -161,7 +165,12 @@ fn folder_of_few_bits() -> [Vec<u8>; 2] {
     let (mut header, mut end) = (serde_json::Map::new(), 0);
     for (name, dtype, shape) in in_layer.chain(outer) {
         let start = end;
-        end += shape.iter().product::<usize>() * if dtype == "BF16" { 2 } else { 1 };
+        let element = match dtype {
+            "F32" => 4,
+            "BF16" => 2,
+            _ => 1,
+        };
+        end += shape.iter().product::<usize>() * element;
         let tensor = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [start, end] });
         header.insert(name, tensor);
     }

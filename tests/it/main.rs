@@ -64,7 +64,6 @@ mod fetch;
 #[cfg(feature = "cli")]
 mod first_streamed_use;
 mod first_use;
-mod float8;
 mod fuzzing;
 mod gpu_check;
 mod grammar_masks;
@@ -117,6 +116,7 @@ mod serve;
 mod sessions;
 mod shared_keys;
 mod skip_search;
+mod small_floats;
 mod split_models;
 mod states;
 mod streaming;

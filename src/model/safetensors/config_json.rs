@@ -212,11 +212,11 @@ pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelCon
 pub(super) fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelConfig, ModelError> {
     if let Some(method) = json.object("quantization_config")? {
         let method = method.text("quant_method")?.unwrap_or("unnamed").to_owned();
-        if !["mxfp4", "fp8", "compressed-tensors"].contains(&method.as_str()) {
+        if !["mxfp4", "fp8", "compressed-tensors", "modelopt"].contains(&method.as_str()) {
             return Err(ModelError::unsupported(
                 "key `quantization_config`",
                 format_args!("`{method}`"),
-                "F32, F16, BF16, `fp8` and `mxfp4` weights, or a GGUF file",
+                "F32, F16, BF16, `fp8`, `mxfp4` and NVFP4 (`compressed-tensors`, `modelopt`) weights, or a GGUF file",
             ));
         }
     }

@@ -9,7 +9,7 @@ use serde::{
 };
 use ygg_kernels::WeightFormat;
 
-use super::mxfp4;
+use super::{mxfp4, nvfp4};
 use crate::{
     model::{ModelError, TensorInfo, TensorTable, tensor_bytes},
     storage::json_fault,
@@ -124,7 +124,7 @@ pub(super) fn parse_beside(
             Dtype::F32 => WeightFormat::F32,
             Dtype::F16 => WeightFormat::F16,
             Dtype::BF16 => WeightFormat::BF16,
-            Dtype::U8 if mxfp4::is_part(&name) => {
+            Dtype::U8 if mxfp4::is_part(&name) || nvfp4::is_codes(&name) => {
                 octets.insert(name, Octets { shape: info.shape.clone(), file: 0, bytes: place });
                 continue;
             }

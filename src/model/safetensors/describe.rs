@@ -7,7 +7,7 @@ use super::{
     config_json::{Object, chat_template, config, hidden_state_config, is_hidden_state},
     container::{self, Integers, Octets},
     eagle3_json::{MAPS, eagle3_config, is_eagle3},
-    float8, mxfp4,
+    float8, mxfp4, nvfp4,
 };
 use crate::model::{
     HiddenStateParts, Identity, ModelError, Parts, TensorInfo, TensorTable, VocabularySource,
@@ -174,6 +174,8 @@ fn tensors_of(
         octets.extend(shard.octets.into_iter().map(in_shard));
         floats8.extend(shard.floats8.into_iter().map(in_shard));
     }
+    let joined = nvfp4::join(&mut octets, &mut floats8, &mut tensors);
+    joined.map_err(|error| error.in_file(path))?;
     mxfp4::join(octets, &mut tensors).map_err(|error| error.in_file(path))?;
     float8::join(floats8, &mut tensors).map_err(|error| error.in_file(path))?;
     Ok(FolderTensors { tensors, maps, shards: places, identity })

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::container::Octets;
-use crate::model::{ModelError, Scaled, Scales, TensorInfo, TensorTable, float8::AS, tensor_bytes};
+use crate::model::{ModelError, Scaled, Scales, TensorInfo, TensorTable, small_floats::AS, tensor_bytes};
 
 /// What follows a matrix's name in that of its scales: of block-wise files, and of those with a scale for every row or
 /// for all.
 const SCALES: [&str; 2] = ["_scale_inv", "_scale"];
 /// What stands for `weight` in the name of a number by which activations would be scaled: they are not quantised so here.
-const INPUTS: &str = "input_scale";
+pub(super) const INPUTS: &str = "input_scale";
 
 /// Adds the matrices that floats of 8 bits make with the scales among `tensors`, under the names of the former.
 ///

@@ -1,8 +1,8 @@
 //! Hugging Face folders: `config.json`, weights in one or several safetensors files, `tokenizer.json` and friends.
 //!
-//! `container` reads one safetensors file, `mxfp4` and `float8` join matrices of which files hold codes and scales,
-//! `config_json` turns JSON into a `ModelConfig`, `folder` finds and maps the files, `describe` puts them together. As
-//! for GGUF, nothing in the files is trusted.
+//! `container` reads one safetensors file, `mxfp4`, `nvfp4` and `float8` join matrices of which files hold codes
+//! and scales, `config_json` turns JSON into a `ModelConfig`, `folder` finds and maps the files, `describe` puts them
+//! together. As for GGUF, nothing in the files is trusted.
 
 mod block_json;
 mod config_json;
@@ -12,6 +12,7 @@ mod eagle3_json;
 mod float8;
 mod folder;
 mod mxfp4;
+mod nvfp4;
 mod rope_json;
 
 pub use container::{Octets, SafetensorsFile, outline_bytes, parse};
