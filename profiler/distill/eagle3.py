@@ -60,11 +60,13 @@ class Eagle3Drafter(RowDrafter):
         normed = rms_norm(before, self.midlayer.hidden_norm.weight, self.shape.epsilon)
         return self.midlayer(before, cosines, sines, attend, torch.cat((embedded, normed), -1))
 
-    def logits(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> torch.Tensor:
-        """Logits [..., K] of rows [..., D] for the known tokens, given as `columns`; without it [..., V], in which no other can be said."""
-        made = self.lm_head(rms_norm(x, self.norm.weight, self.shape.epsilon))
-        if columns is not None:
-            return made
+    def headed(self, x: torch.Tensor, _: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """What logits of the known tokens are products of: rows [..., D] of rows x, and the head [K, D]."""
+        return rms_norm(x, self.norm.weight, self.shape.epsilon), self.lm_head.weight
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits [..., V] of rows [..., D], by which no other token than the known can be said."""
+        made = nn.functional.linear(*self.headed(x))
         return made.new_full((*x.shape[:-1], self.shape.vocabulary), float("-inf")).index_copy_(-1, self.known, made)
 
     def save(self, folder: Path) -> None:

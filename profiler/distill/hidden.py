@@ -88,10 +88,14 @@ class HiddenDrafter(RowDrafter):
         before = rms_norm(before, self.hnorm.weight, self.shape.epsilon)
         return self.layers[0](self.eh_proj(torch.cat((embedded, before), -1)).float(), cosines, sines, attend)
 
-    def logits(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> torch.Tensor:
-        """Logits [..., C] of rows [..., D] for the tokens of `columns` [C], by default for all."""
+    def headed(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """What logits are products of: rows [..., D] of rows x, and the head [C, D] for the tokens of `columns` [C], by default for all."""
         head = self.head if columns is None else self.head[columns]
-        return nn.functional.linear(rms_norm(x, self.norm.weight, self.shape.epsilon), head)
+        return rms_norm(x, self.norm.weight, self.shape.epsilon), head
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits [..., V] of rows [..., D]."""
+        return nn.functional.linear(*self.headed(x))
 
     def distance(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Smooth L1 between what the head reads of the drafter's rows [R, D] and of the verifier's."""

@@ -64,10 +64,14 @@ class PlainDrafter(nn.Module):
         trees = [TreeAttention(self._groups, seen.keys[0][0], seen.values[0][0], roots + 1) for seen in attentions]
         return rows[roots], PlainTrees(self, trees, roots)
 
-    def logits(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> torch.Tensor:
-        """Logits [..., C] of rows [..., D] for the tokens of `columns` [C], by default for all."""
+    def headed(self, x: torch.Tensor, columns: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """What logits are products of: rows [..., D] of rows x, and the head [C, D] for the tokens of `columns` [C], by default for all."""
         head = self.embed_tokens.weight if columns is None else self.embed_tokens.weight[columns]
-        return nn.functional.linear(rms_norm(x, self.norm.weight, self.shape.epsilon), head)
+        return rms_norm(x, self.norm.weight, self.shape.epsilon), head
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits [..., V] of rows [..., D]."""
+        return nn.functional.linear(*self.headed(x))
 
     @property
     def _groups(self) -> int:

@@ -11,10 +11,14 @@ import torch
 
 from . import agreement
 from .corpus import Corpus, Sequence
+from .loss import head_loss
 from .refusal import Refusal, require
 
 SHARDS_AT_ONCE = 8
 """Shards in memory."""
+
+LENGTHS = 64
+"""Batches are as long as a multiple of this: for every shape of a product that is new, oneDNN makes code."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ class Trainer:
 
     def _learn(self, batch: list[Sequence]) -> None:
         options = self.options
-        longest = max(len(found.ids) for found in batch)
+        longest = -(-max(len(found.ids) for found in batch) // LENGTHS) * LENGTHS
         tokens = torch.zeros((len(batch), longest), dtype=torch.long)
         hidden = torch.zeros((len(batch), longest, batch[0].hidden.shape[-1]))
         top_ids = torch.zeros((len(batch), longest, batch[0].top_ids.shape[-1]), dtype=torch.long)
@@ -167,15 +171,8 @@ class Trainer:
             wanted = shares[:, 1:][chosen] * (found >= 0)
             mass = wanted.sum(-1, keepdim=True)
             known = mass[:, 0] > 0.05
-            with torch.autocast(self.device, torch.bfloat16):
-                logits = self.drafter.logits(made[chosen][known], columns)
-            logits = logits.float() + correction
             wanted, found = (wanted / mass.clamp_min(1e-6))[known], found[known].clamp_min(0)
-            total = logits.logsumexp(-1)
-            taken = logits.gather(-1, found)
-            soft = total - (wanted * taken).sum(-1)
-            hard = total - taken.gather(-1, wanted.argmax(-1, keepdim=True))[:, 0]
-            loss = ((1 - options.hard) * soft + options.hard * hard).mean()
+            loss = head_loss(*self.drafter.headed(made[chosen][known], columns), correction, wanted, found, options.hard)
             if options.regression:
                 loss = loss + options.regression * self.drafter.distance(made[chosen], hidden[:, 1:][chosen])
             losses.append(loss)

@@ -30,6 +30,7 @@ pub const DISTILL_MODULES: &[(&str, &str)] = modules![
     "initial.py",
     "layer.py",
     "llama.py",
+    "loss.py",
     "overlap.py",
     "plain.py",
     "refusal.py",

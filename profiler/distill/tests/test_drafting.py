@@ -16,6 +16,7 @@ from ..generate import Writer, generate
 from ..hidden import HiddenDrafter
 from ..initial import start_from_layer
 from ..llama import Verifier
+from ..loss import ROWS, head_loss
 from ..plain import PlainDrafter
 from ..refusal import Refusal
 from ..seeds import Prompt
@@ -34,6 +35,28 @@ def drafters(checkpoint):
         for parameter in drafter.parameters():
             torch.nn.init.normal_(parameter, std=0.4)
     return made
+
+
+class Losses(unittest.TestCase):
+    def test_the_loss_of_a_few_rows_at_a_time_is_that_of_all(self):
+        torch.manual_seed(5)
+        rows = torch.randn(ROWS + 9, 24, requires_grad=True)
+        matrix, correction = torch.randn(50, 24, requires_grad=True), torch.randn(50)
+        found = torch.randint(0, 50, (len(rows), 4))
+        wanted = torch.rand(found.shape).softmax(-1)
+        logits = rows.bfloat16().float() @ matrix.bfloat16().float().T + correction
+        total, taken = logits.logsumexp(-1), logits.gather(-1, found)
+        best = taken.gather(-1, wanted.argmax(-1, keepdim=True))[:, 0]
+        expected = (total - 0.7 * (wanted * taken).sum(-1) - 0.3 * best).mean()
+        expected.backward()
+        gradients = [part.grad.clone() for part in (rows, matrix)]
+        rows.grad = matrix.grad = None
+        loss = head_loss(rows, matrix, correction, wanted, found, 0.3)
+        (3 * loss).backward()
+        self.assertAlmostEqual(loss.item(), expected.item(), delta=0.01 * expected.item())
+        for part, gradient in zip((rows, matrix), gradients, strict=True):
+            difference = (part.grad / 3 - gradient).norm() / gradient.norm()
+            self.assertLess(difference.item(), 0.01)
 
 
 class Rows(unittest.TestCase):
@@ -305,6 +328,8 @@ class Training(unittest.TestCase):
             self.assertTrue(corpus.is_enough(1))
             self.assertEqual([text.held_back for text in corpus.texts(corpus.shards()[:-1])].count(True), 0)
             self.assertGreater(len(corpus.shards()), 1)
+            asked = [text.prompt.turns for text in corpus.texts()]
+            self.assertEqual(len(set(asked)), len(asked), "no prompt is asked twice")
 
     def trainer(self, folder: Path, tokens: int) -> Trainer:
         drafter = HiddenDrafter.like(self.checkpoint)
