@@ -50,7 +50,7 @@ class Options:
     seed: int = 1
     batch: int = 128
     answer: int = 256
-    longest_prompt: int = 448
+    longest_prompt: int = 1152
     prompts: list[Path] = field(default_factory=list)
     exclude: list[Path] = field(default_factory=list)
 
@@ -145,6 +145,7 @@ def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options
     total, started, made = corpus.labelled_tokens(), time.monotonic(), 0
     number = len(corpus.shards())
     answers: list[tuple[Prompt, str]] = []
+    asked: set[tuple[str, ...]] = set()
     read = 0
     has_held_back = any(text.held_back for text in corpus.texts())
     while total < options.tokens or not has_held_back:
@@ -154,10 +155,11 @@ def generate(verifier: Verifier, vocabulary: Vocabulary, corpus: Corpus, options
                 _write_prompts(writer, vocabulary, corpus.folder, this_round, options.batch)
             for text in corpus.texts(corpus.shards()[read : this_round * ROUND]):
                 _note_answer(answers, vocabulary, text)
+                asked.add(text.prompt.turns)
             read = this_round * ROUND
             written = _written(corpus.folder, this_round)
             sources = Sources(options.seed, given, written, answers)
-            prompts = _prompts_of_round(this_round, sources, vocabulary, overlap, options)
+            prompts = _prompts_of_round(this_round, sources, vocabulary, overlap, options, asked)
         batch = prompts[place * options.batch : (place + 1) * options.batch]
         greedy = [place % 2 == 0 for place in range(len(batch))]
         sequences = writer.answer(number, [ids for _, ids in batch], options.answer, greedy)
@@ -183,12 +185,17 @@ def _written(folder: Path, this_round: int) -> list[Prompt]:
 
 
 def _prompts_of_round(
-    this_round: int, sources: Sources, vocabulary: Vocabulary, overlap: Overlap, options: Options
+    this_round: int, sources: Sources, vocabulary: Vocabulary, overlap: Overlap, options: Options, asked: set[tuple[str, ...]]
 ) -> list[tuple[Prompt, list[int]]]:
-    """The prompts of a round's batches and their token ids, shortest first: a function of the seed and the rounds before."""
-    found = []
+    """The prompts of a round's batches and their token ids, shortest first: a function of the seed and the rounds before.
+
+    None of `asked` is among them, and none twice: of a prompt's greedy answer there is but one."""
+    found, asked = [], set(asked)
     for number in itertools.count():
         for prompt in sources.batch((this_round, number), options.batch):
+            if prompt.turns in asked:
+                continue
+            asked.add(prompt.turns)
             ids = vocabulary.chat(list(prompt.turns))
             if len(ids) <= options.longest_prompt and not overlap.hits(ids):
                 found.append((prompt, ids))

@@ -11,6 +11,10 @@ from . import seed_words as words
 SECOND_TURN_SHARE = 0.15
 """Share of the prompts made from answers that go on with the conversation instead of starting one about the answer."""
 
+LONG_SHARE, LONG_ANSWERS = 0.3, range(3, 8)
+"""Share of the texts to work on that are several answers, one after the other, and how many. Behind texts longer than any that it
+learned from, a drafter guesses badly: it has seen neither the positions nor what a summary takes from far back."""
+
 
 @dataclass(frozen=True)
 class Prompt:
@@ -46,8 +50,14 @@ def _fill(pattern: str, draw: random.Random, passages: list[str]) -> str:
     slots["sentence"] = draw.choice(_SENTENCES).format(**slots)
     slots["german"] = draw.choice(_GERMAN).format(**slots)
     if passages:
-        slots["passage"], slots["passage2"] = draw.choice(passages), draw.choice(passages)
+        slots["passage"], slots["passage2"] = _passage(draw, passages), draw.choice(passages)
     return pattern.replace("\\n", "\n").format(**slots)
+
+
+def _passage(draw: random.Random, passages: list[str]) -> str:
+    if draw.random() >= LONG_SHARE:
+        return draw.choice(passages)
+    return "\n\n".join(draw.sample(passages, min(draw.choice(LONG_ANSWERS), len(passages))))
 
 
 def by_template(draw: random.Random) -> Prompt:

@@ -166,6 +166,12 @@ class Prompts(unittest.TestCase):
         self.assertNotEqual(first, sources.batch((0, 1), 200))
         self.assertTrue({"given", "written", "maths", "code", "rag", "turns"} <= {prompt.kind for prompt in first})
 
+    def test_some_texts_to_work_on_are_several_answers(self):
+        answers = [(Prompt("qa", (f"What is {number}?",)), f"Answer {number}.") for number in range(20)]
+        prompts = Sources(1, [], [], answers).batch((0, 0), 4000)
+        held = [sum(answer in prompt.turns[0] for _, answer in answers) for prompt in prompts if prompt.kind == "summary"]
+        self.assertEqual({1, *seeds.LONG_ANSWERS}, set(held))
+
     def test_turns_go_through_the_template(self):
         words = tiny.vocabulary()
         self.assertEqual(words.tokenizer.decode(words.chat(["a", "b", "c"]), skip_special_tokens=False),
