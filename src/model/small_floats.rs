@@ -1,6 +1,6 @@
-//! Matrices of floats of 8 bits (E4M3: one sign, four bits of exponent, three of mantissa) or of 4 (E2M1), with a scale for
-//! every block, as BF16: the product of an element and its scale, to the nearest. So Hugging Face transformers dequantises
-//! the first, and compressed-tensors NVFP4, whose scales are floats of 8 bits, scaled by a number for all.
+//! Matrices of floats of 8 bits (E4M3: one sign, four bits of exponent, three of mantissa) or of 4 (E2M1), with a scale
+//! for every block, as BF16: the product of an element and its scale, to the nearest. So Hugging Face transformers
+//! dequantises the first, and compressed-tensors NVFP4, whose scales are floats of 8 bits, scaled by a number for all.
 
 use ygg_kernels::WeightFormat;
 
@@ -24,7 +24,7 @@ pub(super) struct Matrices<'a> {
 }
 
 impl<'a> Matrices<'a> {
-    /// Floats of 8 bits, a tensor of `shape`, with a scale for every block of so many rows and columns, stored in a dense
+    /// Floats of 8 bits, a tensor of `shape`, with a scale for every block of so many rows and columns, in a dense
     /// format.
     ///
     /// # Panics
@@ -41,8 +41,8 @@ impl<'a> Matrices<'a> {
         Self::new(shape, codes, 1, block, numbers, values)
     }
 
-    /// Floats of 4 bits, a tensor of `shape`, with a scale in 8 bits for every [`NVFP4_GROUP`] of a row and one number for
-    /// all, which scales are multiplied or divided by.
+    /// Floats of 4 bits, a tensor of `shape`, with a scale in 8 bits for every [`NVFP4_GROUP`] of a row and one number
+    /// for all, which scales are multiplied or divided by.
     ///
     /// # Panics
     /// As [`of_float8`](Self::of_float8).
@@ -95,8 +95,8 @@ impl<'a> Matrices<'a> {
 /// The format that such floats are read as: it holds what dequantising rounds their products to.
 pub(super) const AS: WeightFormat = WeightFormat::BF16;
 
-/// The value of a float of 4 bits: one sign, two bits of exponent, one of mantissa (OCP Microscaling Formats 1.0, section
-/// 5.3.3).
+/// The value of a float of 4 bits: one sign, two bits of exponent, one of mantissa (OCP Microscaling Formats 1.0,
+/// section 5.3.3).
 fn float4(code: u8) -> f32 {
     let magnitude = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
     if code >> 3 == 0 { magnitude } else { -magnitude }

@@ -1,11 +1,14 @@
-//! Folders whose matrices are floats of 8 or of 4 bits: every weight is, bit for bit, that of a folder with the products
-//! of elements and scales in BF16, which is how transformers and compressed-tensors dequantise them.
+//! Folders whose matrices are floats of 8 or of 4 bits: every weight is, bit for bit, that of a folder with the
+//! products of elements and scales in BF16, which is how transformers and compressed-tensors dequantise them.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::{Value, json};
-use yggc::{ir::WeightId, model::Model};
+use yggc::{
+    ir::WeightId,
+    model::{Model, ModelError},
+};
 
 use crate::tiny_model::Dice;
 
@@ -17,14 +20,14 @@ fn value(code: u8) -> f32 {
     if code < 0x80 { magnitude } else { -magnitude }
 }
 
-fn write(folder: &Path, config: &Value, tensors: &Tensors) -> Model {
+fn write(folder: &Path, config: &Value, tensors: &Tensors) -> Result<Model, ModelError> {
     let views = tensors.iter().map(|(name, (dtype, shape, bytes))| {
         (name, TensorView::new(*dtype, shape.clone(), bytes).expect("the bytes of the shape"))
     });
     let bytes = safetensors::serialize(views, None).expect("safetensors");
     fs::write(folder.join("model.safetensors"), bytes).expect("the folder can be written");
     fs::write(folder.join("config.json"), config.to_string()).expect("the folder can be written");
-    Model::open(folder).expect("it opens")
+    Model::open(folder)
 }
 
 /// The value of a float of 4 bits, likewise: exponents are 126 larger.
@@ -126,11 +129,11 @@ fn both(family: &str, method: &str, code: &dyn Fn(&[usize], &mut Dice) -> Option
         }
         plain.insert(name, (Dtype::BF16, shape, numbers));
     }
-    let plain = write(place.path(), &config, &plain);
+    let plain = write(place.path(), &config, &plain).expect("it opens");
     // Mapped files stay as they are: the next ones are others.
     fs::remove_file(place.path().join("model.safetensors")).expect("it is there");
     config["quantization_config"] = json!({"quant_method": method});
-    [plain, write(place.path(), &config, &coded)]
+    [plain, write(place.path(), &config, &coded).expect("it opens")]
 }
 
 fn are_equal(what: &str, [plain, coded]: [Model; 2]) {
@@ -166,5 +169,26 @@ fn weights_of_nvfp4_are_products_with_two_scales() {
         let [plain, coded] = models.each_ref().map(|model| model.fingerprint());
         assert_ne!(plain, coded, "they are other files");
         are_equal(family, models);
+    }
+}
+
+/// Inputs that a file scales, or weights that it shifts, would make another model: read without them it would be wrong.
+#[test]
+fn what_weights_are_scaled_and_shifted_by_besides_is_refused() {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families/llama");
+    let stored = fs::read(from.join("model.safetensors")).expect("the family is there");
+    let config = fs::read(from.join("config.json")).expect("it is there");
+    let config: Value = serde_json::from_slice(&config).expect("JSON");
+    for (suffix, said) in [("pre_quant_scale", "a scale of inputs"), ("weight_zero_point", "a zero point")] {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        fs::write(place.path().join("tokenizer.json"), "{}").expect("the folder can be written");
+        let tensors = SafeTensors::deserialize(&stored).expect("safetensors").tensors().into_iter();
+        let mut tensors: Tensors = tensors
+            .map(|(name, tensor)| (name, (tensor.dtype(), tensor.shape().to_vec(), tensor.data().to_vec())))
+            .collect();
+        let name = format!("model.layers.0.self_attn.q_proj.{suffix}");
+        tensors.insert(name.clone(), (Dtype::F32, vec![1], vec![0; 4]));
+        let error = write(place.path(), &config, &tensors).expect_err(suffix).to_string();
+        assert!(error.contains(&name) && error.contains(said), "{error}");
     }
 }

@@ -181,7 +181,8 @@ pub(super) fn cache(config: &ModelConfig, recipe: &Recipe) -> KvSpec {
     }
 }
 
-/// Refuses biases and norms that the graph does not compute: without them the model would be another.
+/// Refuses biases, norms and what files of quantised weights scale or shift by that the graph does not compute: without
+/// them the model would be another.
 fn refuse_unread(
     config: &ModelConfig,
     recipe: &Recipe,
@@ -189,7 +190,12 @@ fn refuse_unread(
     list: &WeightList<'_>,
 ) -> Result<(), ModelError> {
     let read: std::collections::BTreeSet<&str> = list.specs.iter().map(|spec| spec.name.as_str()).collect();
-    for (suffix, found) in [(".bias", "a bias"), ("norm.weight", "a norm")] {
+    for (suffix, found) in [
+        (".bias", "a bias"),
+        ("norm.weight", "a norm"),
+        (".pre_quant_scale", "a scale of inputs"),
+        (".weight_zero_point", "a zero point"),
+    ] {
         let is_other = |name: &str| recipe.others.iter().any(|other| name.starts_with(other));
         let mut unread = tensors.keys().filter(|name| !read.contains(name.as_str()) && !is_other(name));
         if let Some(name) = unread.find(|name| name.ends_with(suffix)) {

@@ -210,8 +210,19 @@ pub(super) fn hidden_state_config(json: &Object, name: &str) -> Result<(ModelCon
 }
 
 pub(super) fn numbers(json: &Object, name: &str, family: &'static Family) -> Result<ModelConfig, ModelError> {
-    if let Some(method) = json.object("quantization_config")? {
-        let method = method.text("quant_method")?.unwrap_or("unnamed").to_owned();
+    if let Some(quantised) = json.object("quantization_config")? {
+        let turned = quantised.object("transform_config")?.is_some_and(|turns| {
+            turns.get("config_groups").and_then(Value::as_object).is_some_and(|groups| !groups.is_empty())
+        });
+        if turned {
+            let what = "key `quantization_config.transform_config`";
+            return Err(ModelError::unsupported(
+                what,
+                "turned activations",
+                "weights that are read as they are",
+            ));
+        }
+        let method = quantised.text("quant_method")?.unwrap_or("unnamed").to_owned();
         if !["mxfp4", "fp8", "compressed-tensors", "modelopt"].contains(&method.as_str()) {
             return Err(ModelError::unsupported(
                 "key `quantization_config`",

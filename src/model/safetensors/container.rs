@@ -11,7 +11,7 @@ use ygg_kernels::WeightFormat;
 
 use super::{mxfp4, nvfp4};
 use crate::{
-    model::{ModelError, TensorInfo, TensorTable, tensor_bytes},
+    model::{ModelError, Scales, TensorInfo, TensorTable, tensor_bytes},
     storage::json_fault,
 };
 
@@ -41,6 +41,29 @@ pub struct Octets {
     pub file: usize,
     /// Place in that file.
     pub bytes: Range<usize>,
+}
+
+impl Octets {
+    /// Adds the matrix `whole` whose codes these are, a tensor of the name `name`, and whose scales lie elsewhere.
+    ///
+    /// # Errors
+    /// [`ModelError`] if there is a tensor of the matrix's name.
+    pub(super) fn add_matrix(
+        self,
+        name: &str,
+        whole: String,
+        (shape, format): (Vec<usize>, WeightFormat),
+        scales: Scales,
+        tensors: &mut TensorTable,
+    ) -> Result<(), ModelError> {
+        let Self { file, bytes, shape: _ } = self;
+        if tensors.contains_key(&whole) {
+            let found = format!("one, and one of `{name}` and its scales");
+            return Err(ModelError::invalid(format_args!("tensor `{whole}`"), "one tensor", found));
+        }
+        tensors.insert(whole, TensorInfo { shape, format, file, bytes, scales: Some(scales) });
+        Ok(())
+    }
 }
 
 /// Tensors of integers by name.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::container::Octets;
-use crate::model::{ModelError, Scaled, Scales, TensorInfo, TensorTable, small_floats::AS, tensor_bytes};
+use crate::model::{ModelError, Scaled, Scales, TensorTable, small_floats::AS, tensor_bytes};
 
 /// What follows a matrix's name in that of its scales: of block-wise files, and of those with a scale for every row or
 /// for all.
 const SCALES: [&str; 2] = ["_scale_inv", "_scale"];
-/// What stands for `weight` in the name of a number by which activations would be scaled: they are not quantised so here.
+/// What stands for `weight` in the name of a number by which activations would be scaled: they are not quantised so
+/// here.
 pub(super) const INPUTS: &str = "input_scale";
 
 /// Adds the matrices that floats of 8 bits make with the scales among `tensors`, under the names of the former.
@@ -45,18 +46,15 @@ pub(super) fn join(floats8: BTreeMap<String, Octets>, tensors: &mut TensorTable)
             return Err(ModelError::invalid(format_args!("scales of tensor `{name}`"), expected, found));
         };
         let of = Scaled::Float8 { format: scales.format, rows: high, columns: wide };
-        let scales = Some(Scales { file: scales.file, bytes: scales.bytes, of });
-        let info =
-            TensorInfo { shape: codes.shape, format: AS, file: codes.file, bytes: codes.bytes, scales };
-        if tensors.insert(name.clone(), info).is_some() {
-            return Err(ModelError::invalid(what(), "one tensor", "two"));
-        }
+        let scales = Scales { file: scales.file, bytes: scales.bytes, of };
+        let shape = codes.shape.clone();
+        codes.add_matrix(&name, name.clone(), (shape, AS), scales, tensors)?;
     }
     Ok(())
 }
 
-/// The side of blocks of which `count` cover `all`: all, or a power of two; no two of these give more than one block and
-/// as many.
+/// The side of blocks of which `count` cover `all`: all, or a power of two; no two of these give more than one block
+/// and as many.
 fn side(all: usize, count: usize) -> Option<usize> {
     if count == 1 {
         return Some(all);
@@ -67,6 +65,7 @@ fn side(all: usize, count: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::TensorInfo;
     use ygg_kernels::WeightFormat;
 
     fn codes(shape: &[usize]) -> BTreeMap<String, Octets> {

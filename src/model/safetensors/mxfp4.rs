@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::container::Octets;
-use crate::model::{ModelError, Scaled, Scales, TensorInfo, TensorTable, lent::CODES, tensor_bytes};
+use crate::model::{ModelError, Scaled, Scales, TensorTable, lent::CODES, tensor_bytes};
 use ygg_kernels::WeightFormat;
 
 /// What the name of a tensor of codes ends with: `[..., N, K / 32, 16]`, two codes in a byte.
@@ -48,12 +48,8 @@ pub(super) fn join(octets: BTreeMap<String, Octets>, tensors: &mut TensorTable) 
         *columns = columns.saturating_mul(format.block_len());
         let expected = tensor_bytes(whole, &shape, format)?;
         assert_eq!(blocks.bytes.len() + scales.bytes.len(), expected, "shapes were compared");
-        let scales = Some(Scales { file: scales.file, bytes: scales.bytes.clone(), of: Scaled::Mxfp4 });
-        let info = TensorInfo { shape, format, file: blocks.file, bytes: blocks.bytes.clone(), scales };
-        if tensors.insert(whole.to_owned(), info).is_some() {
-            let found = format!("one, and one of `{name}` and its scales");
-            return Err(ModelError::invalid(format_args!("tensor `{whole}`"), "one tensor", found));
-        }
+        let scales = Scales { file: scales.file, bytes: scales.bytes.clone(), of: Scaled::Mxfp4 };
+        blocks.clone().add_matrix(name, whole.to_owned(), (shape, format), scales, tensors)?;
     }
     Ok(())
 }
@@ -61,6 +57,7 @@ pub(super) fn join(octets: BTreeMap<String, Octets>, tensors: &mut TensorTable) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::TensorInfo;
 
     type Parts<'a> = &'a [(&'a str, &'a [usize])];
 

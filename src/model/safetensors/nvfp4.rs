@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{container::Octets, float8::INPUTS};
 use crate::model::{
-    ModelError, Scaled, Scales, TensorInfo, TensorTable,
+    ModelError, Scaled, Scales, TensorTable,
     small_floats::{AS, NVFP4_GROUP},
     tensor_bytes,
 };
@@ -84,12 +84,8 @@ pub(super) fn join(
             return Err(invalid(names.whole, "one number in F32".to_owned(), &whole.shape));
         }
         let of = Scaled::Nvfp4 { file: whole.file, start: whole.bytes.start, is_divisor: names.is_divisor };
-        let scales = Some(Scales { file: scales.file, bytes: scales.bytes, of });
-        let info = TensorInfo { shape, format: AS, file: codes.file, bytes: codes.bytes, scales };
-        if tensors.insert(matrix.clone(), info).is_some() {
-            let found = format!("one, and one of `{name}` and its scales");
-            return Err(ModelError::invalid(format_args!("tensor `{matrix}`"), "one tensor", found));
-        }
+        let scales = Scales { file: scales.file, bytes: scales.bytes, of };
+        codes.add_matrix(&name, matrix, (shape, AS), scales, tensors)?;
     }
     Ok(())
 }
@@ -97,6 +93,7 @@ pub(super) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::TensorInfo;
 
     fn octets(name: &str, shape: &[usize]) -> BTreeMap<String, Octets> {
         let bytes = 0..shape.iter().product();

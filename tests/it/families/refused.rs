@@ -98,6 +98,14 @@ fn what_a_family_does_not_compute_is_refused_by_name() {
         ("gpt_oss", set("rope_scaling", Value::Null), &["`rope_scaling.rope_type`", "scaling rule"]),
         ("gpt_oss", set("quantization_config", json!({"quant_method": "awq"})), &["`awq`", "`mxfp4`"]),
         (
+            "llama",
+            set(
+                "quantization_config",
+                json!({"quant_method": "compressed-tensors", "transform_config": {"config_groups": {"R1": {}}}}),
+            ),
+            &["`quantization_config.transform_config`", "turned activations"],
+        ),
+        (
             "gpt_oss",
             set("intermediate_size", json!(64)),
             &["experts.gate_up_proj`", "[5, 128, 64]", "[5, 64, 64]"],
