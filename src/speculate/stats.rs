@@ -42,6 +42,8 @@ pub struct Stats {
     pub heads_ahead: u64,
     /// Steps of a mixture that did without its model, since a copy was nearly certain.
     pub models_left_out: u64,
+    /// Steps in which a drafter's model read text by a forward of its own, since that with the root did not hold it.
+    pub texts_read: u64,
     /// Steps whose tree the device walked through by itself.
     pub walked_by_device: u64,
     /// What the guard did; nothing without one.
@@ -75,6 +77,7 @@ impl Default for Stats {
             masks_ahead: 0,
             heads_ahead: 0,
             models_left_out: 0,
+            texts_read: 0,
             walked_by_device: 0,
             guard: GuardCounts::default(),
             skip_search: None,

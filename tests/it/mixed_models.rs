@@ -290,6 +290,33 @@ impl Drafter for Stretches {
     }
 }
 
+/// However many copied tokens a step accepts, the forward of the next root reads them; a forward of their own is for
+/// what several steps without the model left.
+#[test]
+fn the_forward_of_a_root_reads_what_the_step_before_accepted() {
+    let shape = StepShape { depth: 6, draft_width: 2, verify_width: 7, top_k: 4, draft_temperature: 1.0 };
+    for model in [Model::Plain, Model::HiddenState, Model::Eagle3] {
+        for (certain, reads_apart) in [(1.1, false), (0.5, true)] {
+            let tiny = &models()[0];
+            let set = model.set(tiny, tiny.classes()[0]);
+            let truth = plainly(&set, &[3, 1, 4, 1, 5], Sampling::GREEDY, 90);
+            let opened = model.session(&set, 120, shape.tree_nodes(), 1);
+            let copies: Vec<Box<dyn Drafter>> =
+                vec![Box::new(Stretches { truth: truth.clone(), length: 20 })];
+            let (drafter, proposals) = mixed(model, &opened, copies, &shape, (1, certain));
+            let steps = BandSteps::unplanned(Some(Box::new(drafter)), &shape);
+            let mut decoder = Decoder::new(opened, vec![steps]).expect("steps for the model");
+            decode(&mut decoder, &[3, 1, 4, 1, 5], Sampling::GREEDY, 80, &[], None);
+            assert!(truth.starts_with(decoder.history()));
+            let stats = decoder.stats();
+            let what = format!("{model:?}, {certain}: {stats:?}");
+            assert!(stats.acceptance_by_depth().len() >= 4 && stats.aal() > Some(1.5), "{what}");
+            assert!(proposals.lock().expect("nothing panics").len() > 5, "{what}");
+            assert_eq!(stats.texts_read > 0, reads_apart, "{what}");
+        }
+    }
+}
+
 /// Steps of a mixture beside a planted copy: how often the model was run, and how often left out.
 fn beside(planted: impl FnOnce(Vec<u32>) -> Planted, (growths, certain): (usize, f32)) -> (usize, u64) {
     let tiny = &models()[0];

@@ -3,12 +3,13 @@
 //!
 //! Its cache holds the text, as the verifier's does, and nodes go to scratch slots after it. Tokens missing from the
 //! cache are computed with the next proposal, in one forward with the tree's root. A model of tokens keeps the rows of
-//! accepted nodes; only the last one is missing, if it was grown last and never forwarded. A model of hidden rows lacks
-//! all accepted tokens: its nodes were drafted from its own hidden rows, but the text is conditioned on the verifier's
-//! (EAGLE, <https://arxiv.org/abs/2401.15077>), of one or several of its layers (EAGLE-3,
-//! <https://arxiv.org/abs/2503.01840>). With heads drafted ahead a model of tokens lacks nothing: the last growth is
-//! forwarded in parallel with the verification, on a GPU on a stream of its own (Yggdrasil,
-//! <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is read from the history.
+//! accepted nodes; only the last one is missing, if it was grown last and never forwarded. A model of hidden rows keeps
+//! the root's and lacks those of accepted nodes: they were drafted from its own hidden rows, but the text is
+//! conditioned on the verifier's (EAGLE, <https://arxiv.org/abs/2401.15077>), of one or several of its layers (EAGLE-3,
+//! <https://arxiv.org/abs/2503.01840>). Either lacks what another drafter of a mixture proposed. With heads drafted
+//! ahead a model of tokens lacks nothing: the last growth is forwarded in parallel with the verification, on a GPU on a
+//! stream of its own (Yggdrasil, <https://arxiv.org/abs/2512.23858>, ahead-of-time tail draft). What was accepted is
+//! read from the history.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::{
         SessionOptions,
     },
     sample::Candidate,
-    speculate::{SpeculateError, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
+    speculate::{SpeculateError, Stats, StepShape, StepStage, stats::Lap, tree_forward::tree_forward},
     tree::{NodeId, Source, Template, TokenTree},
 };
 
@@ -129,7 +130,11 @@ impl ModelDrafter {
             forwarded: Vec::with_capacity(shape.tree_nodes()),
             path: Vec::with_capacity(shape.tree_nodes()),
             heads: Heads::with_capacity(shape.tree_nodes(), verified),
-            joined: shape.depth.min(set.widths().last().expect("width 1 is planned") - 1),
+            // Verified nodes, of whichever drafter: in a mixture copies are deeper than its own trees.
+            joined: shape
+                .verify_width
+                .min(*set.widths().last().expect("width 1 is planned"))
+                .saturating_sub(1),
             vocabulary: session.set().vocabulary(),
             phase: None,
             own,
@@ -240,6 +245,7 @@ impl ModelDrafter {
         history: &[u32],
         most: usize,
         session: &Session,
+        stats: &mut Stats,
     ) -> Result<usize, SpeculateError> {
         self.follow(history);
         let root = history.len() - 1;
@@ -248,6 +254,7 @@ impl ModelDrafter {
             return Ok(0);
         }
         if root - self.text.len() > self.joined {
+            stats.texts_read += 1;
             self.catch_up(&history[..root], session)?;
         }
         Ok(depth)
@@ -346,7 +353,7 @@ impl Drafter for ModelDrafter {
         let mut lap = Lap::start();
         self.growth.restart();
         let history = budget.history;
-        let depth = self.come_to_root(history, budget.depth, budget.session)?;
+        let depth = self.come_to_root(history, budget.depth, budget.session, budget.stats)?;
         if depth == 0 {
             return Ok(());
         }
@@ -427,8 +434,8 @@ impl OneLaunchDrafter for ModelDrafter {
     }
 
     fn begin(&mut self, budget: Budget<'_>) -> Result<bool, SpeculateError> {
-        let Budget { session, history, depth, coupling, .. } = budget;
-        let depth = self.come_to_root(history, depth, session)?;
+        let Budget { session, history, depth, coupling, stats, .. } = budget;
+        let depth = self.come_to_root(history, depth, session, stats)?;
         if depth == 0 {
             return Ok(false);
         }
@@ -523,15 +530,17 @@ impl ModelDrafter {
         Ok(())
     }
 
-    /// Notes the nodes in `rows` as forwarded, where their rows can be those of the text.
+    /// Notes the nodes in `rows` as forwarded, where their rows can be those of the text: of hidden rows the root's,
+    /// which stands on the verifier's.
     fn note_forwarded(&mut self, tree: &TokenTree) {
-        match self.reads {
-            Reads::HiddenRows { .. } => {}
-            Reads::Tokens => self.forwarded.extend(self.rows.iter().map(|node| Forwarded {
-                node: *node,
-                parent: tree.parent(*node).unwrap_or(NodeId::ROOT),
-                token: tree.token(*node),
-            })),
-        }
+        let is_of_text = |node: &NodeId| match self.reads {
+            Reads::HiddenRows { .. } => *node == NodeId::ROOT,
+            Reads::Tokens => true,
+        };
+        self.forwarded.extend(self.rows.iter().copied().filter(is_of_text).map(|node| Forwarded {
+            node,
+            parent: tree.parent(node).unwrap_or(NodeId::ROOT),
+            token: tree.token(node),
+        }));
     }
 }
