@@ -220,6 +220,9 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
     constexpr u32 TILES = GATED ? 2 : 1, AHEAD = Format::ahead(NT, GATED);
     // Inputs are asked for one tile ahead, of which two are in turn, where registers have room for that.
     constexpr bool IS_ASKED_AHEAD = NT == 1 || (!Format::HAS_OFFSET && Format::SCALED != 1);
+    // Where several tiles are asked for ahead, those past the last are products of zeros: around a branch every tile would wait for all that is
+    // under way. With few it waits anyway, and three blocks of 16 rows on a multiprocessor leave no registers for it.
+    constexpr bool IS_BRANCHED = GATED || AHEAD == 1 || (NT == 2 && Format::BLOCKS_OF_16 > 2);
     constexpr u32 TRIP = AHEAD < 2 ? 2 : AHEAD;
     static_assert(TRIP % AHEAD == 0 && TRIP % 2 == 0, "a trip begins as the one before it did");
     using Weights = WeightsAt<Format, TILES, GATED>;
@@ -243,7 +246,10 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
         for (u32 n = 0; n < NT; ++n)
 #pragma unroll
             for (u32 half = 0; half < 2; ++half)
-                if (is_there && n * YGG_TILE_W + lane() / 4 < p.out.rows) to[n][half] = load_words(from + (n * 2 + index(half)) * WARP);
+                if (is_there && n * YGG_TILE_W + lane() / 4 < p.out.rows)
+                    to[n][half] = load_words(from + (n * 2 + index(half)) * WARP);
+                else if (!IS_BRANCHED)
+                    to[n][half] = {};
     };
     constexpr u32 OF_TILE = NT * 2 * WARP, OF_TRIP = TRIP * SPLIT_K;
     const Words4* first_rows = rows + part * OF_TILE;
@@ -269,7 +275,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
                     ask(inputs[(i + 1) % 2], rows_of_trip + following * OF_TILE, t + following < p.tiles_k);
                 else
                     ask(inputs[0], rows_of_next, next_t < p.tiles_k);
-                if (t + i * SPLIT_K < p.tiles_k)
+                if (!IS_BRANCHED || t + i * SPLIT_K < p.tiles_k)
                     multiply<Format, NT, TILES, false>(sums, loaded[i % AHEAD], [&](u32 half, u32 n) { return inputs[i % 2][n][half]; }, [] {});
                 if (AHEAD < TRIP && i + AHEAD < TRIP)
                     Weights(p, tile, t).load(loaded[i % AHEAD], (i + AHEAD) * SPLIT_K);

@@ -6,7 +6,7 @@ usage: machine_code.py CUOBJDUMP IMAGE... [--table]
 IMAGE is what nvcc made (a fatbin or a cubin). For every kernel and architecture: registers, memory of spills and stack, bytes of parameters,
 warps that a multiprocessor holds at once, by registers, shared memory and threads of a block; and of the loop that loads most from global
 memory: bytes per thread and trip, the narrowest load, instructions for each tile of 16 outputs and 64 inputs where it multiplies tiles, of a trip
-where it does not.
+where it does not, and bytes of weights that a warp has under way between two waits for all of them.
 Ends with 1 if something is beyond its budget, a kernel is missing or none is named for it.
 """
 import pathlib
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Layouts of packed weights whose products are joined with sums of inputs.
@@ -37,6 +38,25 @@ QUARTER_REGISTERS, REGISTERS_AT_A_TIME = 16 << 10, 256
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
+
+
+class Instruction(NamedTuple):
+    """Its address, its text, and the upper half of its word, which says among other things what it waits for."""
+
+    address: int
+    text: str
+    control: int
+
+    @property
+    def sets(self):
+        """The scoreboard, of six, that counts it until its result is there; 7 is none."""
+        return self.control >> 46 & 7
+
+    def waits_for(self, scoreboards):
+        """Whether it stands still until one of them is empty: until everything that it counts has come."""
+        return any(self.control >> 52 + scoreboard & 1 for scoreboard in scoreboards)
+
+
 def told(program, *arguments):
     return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
 
@@ -50,9 +70,9 @@ def load_bytes(text):
 
 
 def loops(code):
-    """The instructions of every loop of `[(address, text)]`, without those of loops in it: between a branch backwards and where it goes."""
+    """The instructions of every loop, without those of loops in it: between a branch backwards and where it goes."""
     found = []
-    for address, text in code:
+    for address, text, _ in code:
         to = re.search(r"\bBRA(?:\.\w+)* (?:\S+, )?`?\(?(?:0x|\.L_x_)?(0x)?([0-9a-f]+)\)? ?;?", text)
         if to and "BRA" in text and int(to[2], 16) < address:
             found.append((int(to[2], 16), address))
@@ -61,15 +81,38 @@ def loops(code):
     def is_own(loop, address):
         return loop[0] <= address <= loop[1] and not any(first <= address <= last for first, last in inner[loop])
 
-    return [[text for address, text in code if is_own(loop, address)] for loop in found]
+    return [[one for one in code if is_own(loop, one.address)] for loop in found]
+
+
+def weight_bytes(text):
+    """Bytes of a load of weights: one to registers that leaves the first cache alone."""
+    return load_bytes(text) if re.search(r"\bLDG(?:\.\w+)*\.NA\b", text) else 0
+
+
+def bytes_under_way(loop):
+    """Bytes of weights that a warp asks for between two waits for all that it asked for; what a trip loads for each such wait.
+
+    A wait ends when everything that its scoreboard counts has come. So what is asked tiles ahead is under way only until the next
+    wait for the scoreboard that it shares, however many registers hold it: every one is a round trip to memory that nothing hides."""
+    scoreboards = {one.sets for one in loop if weight_bytes(one.text)} - {7}
+    waits = 0
+    is_asked = False
+    # The second time around loads of the trip before are under way at first, as in all but the first trip.
+    for is_counted in (False, True):
+        for one in loop:
+            if is_asked and one.waits_for(scoreboards):
+                is_asked = False
+                waits += is_counted
+            is_asked |= weight_bytes(one.text) > 0
+    return 32 * sum(weight_bytes(one.text) for one in loop) // max(waits, 1)
 
 
 def facts_of_code(code):
-    """Bytes per thread and trip, narrowest load, instructions per tile, of the loop that loads most."""
-    hot = max(loops(code), key=lambda loop: sum(map(load_bytes, loop)), default=[])
-    loads = [bytes for bytes in map(load_bytes, hot) if bytes]
-    products = sum("HMMA" in text for text in hot)
-    return {"loaded": sum(loads), "narrowest": min(loads, default=0), "trip": len(hot), "products": products}
+    """Bytes per thread and trip, narrowest load, instructions per tile, bytes of weights under way, of the loop that loads most."""
+    hot = max(loops(code), key=lambda loop: sum(load_bytes(one.text) for one in loop), default=[])
+    loads = [bytes for bytes in (load_bytes(one.text) for one in hot) if bytes]
+    products = sum("HMMA" in one.text for one in hot)
+    return {"loaded": sum(loads), "narrowest": min(loads, default=0), "trip": len(hot), "products": products, "asked": bytes_under_way(hot)}
 
 
 def read(cuobjdump, image):
@@ -77,13 +120,17 @@ def read(cuobjdump, image):
     facts = defaultdict(dict)
     arch = kernel = None
     code = defaultdict(list)
+    begun = None
     for line in told(cuobjdump, "-sass", image).splitlines():
         if found := re.search(r"^\s*(?:arch = |\.target\s+|code for )(sm_\w+)", line):
             arch = found[1]
         elif found := re.search(r"Function : (\w+)", line):
             kernel = found[1]
         elif found := re.search(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?;)", line):
-            code[arch, kernel].append((int(found[1], 16), found[2]))
+            begun = int(found[1], 16), found[2]
+        elif begun and (found := re.search(r"^\s*/\* 0x([0-9a-f]{16}) \*/", line)):
+            code[arch, kernel].append(Instruction(*begun, int(found[1], 16)))
+            begun = None
     for key, lines in code.items():
         facts[key] = facts_of_code(lines)
     for line in told(cuobjdump, "-res-usage", image).splitlines():
@@ -131,7 +178,7 @@ def warps_at_once(arch, fact, threads, shared):
 
 def budgets():
     """Rows of the table: pattern of names, structure, most registers, least warps at once, least bytes of a trip, narrowest load, most
-    instructions of a tile or a trip."""
+    instructions of a tile or a trip, least bytes of weights under way."""
     rows = []
     for line in (HERE / "budgets.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -168,7 +215,7 @@ def judge(facts, wanted):
         if row is None:
             complaints.append(f"{kernel}: no row of budgets.txt is for it; add one")
             continue
-        _, structure, registers, warps, loaded, narrowest, instructions = row
+        _, structure, registers, warps, loaded, narrowest, instructions, asked = row
 
         def expect(holds, what, expected, found):
             if not holds:
@@ -186,6 +233,8 @@ def judge(facts, wanted):
         if instructions is not None:
             found = instructions_of_tile(kernel, fact) or fact["trip"]
             expect(found <= instructions, "instructions of a tile or a trip", f"at most {instructions}", found)
+        if asked is not None:
+            expect(fact["asked"] >= asked, "bytes of weights of a warp under way", f"at least {asked}", fact["asked"])
     return complaints
 
 
@@ -215,10 +264,10 @@ def main():
         # One that is not of the sources is complained about, as no budget is for it.
         fact["warps"] = warps_at_once(arch, fact, wanted.get(kernel, 1), told_shared(kernel, shared_numbers))
     if "--table" in sys.argv:
-        print("kernel arch registers warps spilled parameters loaded narrowest trip tile")
+        print("kernel arch registers warps spilled parameters loaded narrowest trip asked tile")
         for (arch, kernel), fact in sorted(facts.items(), key=lambda pair: pair[0][::-1]):
             of_tile = instructions_of_tile(kernel, fact)
-            print(kernel, arch, *(fact.get(k) for k in ("registers", "warps", "spilled", "parameters", "loaded", "narrowest", "trip")), of_tile or "-")
+            print(kernel, arch, *(fact.get(k) for k in ("registers", "warps", "spilled", "parameters", "loaded", "narrowest", "trip", "asked")), of_tile or "-")
     complaints = judge(facts, wanted)
     print(*complaints, sep="\n")
     print(f"{len(facts)} kernels of {len({arch for arch, _ in facts})} architectures: {len(complaints)} complaints")

@@ -126,7 +126,7 @@ struct NibblesWide {
     static constexpr u32 SCALED = 2;
     static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = true;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 8 || (is_gated && rows == 2) ? 1 : rows == 1 && !is_gated ? 4 : 2; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 8 || (is_gated && rows == 2) ? 1 : 2; }
     struct Loaded {
         Words4 codes;
         Words4 scales[2]; // of outputs g and g + 8: scale and minimum of inputs below 32, then of the others
