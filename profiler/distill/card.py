@@ -108,7 +108,7 @@ the 64 best tokens. Prompts: {', '.join(f'{kind} {count}' for kind, count in kin
 `turns`: the second question of a conversation; the others by template). No person's text but the prompts' own was used. One prompt of {VALIDATION_SHARE} is held back with
 its answers and judges. Sequences that share 13 tokens in a row with a prompt of {_excluded(corpus)} were dropped.
 
-The verifier's most frequent tokens say most of held-back answers: {', '.join(trimmed) or 'the vocabulary is too small to trim'}.
+The verifier's most frequent tokens (`frequent_tokens.json`, by which `yggc profile` trims heads) say most of held-back answers: {', '.join(trimmed) or 'the vocabulary is too small to trim'}.
 
 ## Recipe
 

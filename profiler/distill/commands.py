@@ -84,10 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--corpus", type=Path, required=True)
     add("-o", "--output", type=Path, required=True, help="folder of the drafter")
     _add_training(add)
-    add = command("trim", "the most frequent tokens of a corpus, a JSON list of ids", _trim)
-    add("--corpus", type=Path, required=True)
-    add("--count", type=int, required=True, help="tokens to keep")
-    add("-o", "--output", type=Path, required=True, help="file of the list")
     add = command("score", "what `yggc score --json` prints of token ids, by this program's own forward", _score)
     add("--token-ids", type=Path, required=True, help="a JSON list of ids")
     add = command("overlap", "refuses a corpus that shares 13 tokens in a row with prompts that are only for judging", _overlap)
@@ -202,10 +198,7 @@ def _make(given) -> None:
     for file in sorted((work / "training").iterdir()):
         if file.name != "training.pt":
             shutil.copyfile(file, given.output / file.name)
-    for count in (8192, 16384):
-        if 2 * count < model.shape.vocabulary:
-            kept = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, count)
-            trim.write(work / f"head_{count}.json", kept)
+    trim.write(given.output, corpus)
     source = " ".join("--corpus PART" for _ in given.part) or f"--tokens {given.tokens}"
     command = f"yggc distill -m MODEL -o DIR --kind {given.kind} {source} --seen {given.seen} --seed {given.seed}"
     command += "".join(f" --exclude {file.name}" for file in given.exclude)
@@ -217,14 +210,6 @@ def _join_parts(given, model: Checkpoint, corpus: Corpus) -> None:
     corpus.join([Corpus(folder) for folder in given.part])
     corpus.agree({"verifier": model.name, "vocabulary": model.shape.vocabulary, "width": model.shape.width})
     _refuse_overlap(model, corpus, given.exclude)
-
-
-def _trim(given) -> None:
-    model = _read(given)
-    corpus = Corpus(given.corpus)
-    kept = trim.frequent_tokens(corpus, model.vocabulary.end_ids, model.shape.vocabulary, given.count)
-    trim.write(given.output, kept)
-    say(f"{given.count} tokens say {100 * trim.coverage(corpus, kept):.1f} % of the answers that are held back")
 
 
 def _score(given) -> None:

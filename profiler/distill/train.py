@@ -68,7 +68,7 @@ class Trainer:
         flat = [parameter for parameter in drafter.parameters() if parameter.dim() < 2]
         matrices = [parameter for parameter in drafter.parameters() if parameter.dim() >= 2]
         groups = [{"params": matrices, "weight_decay": options.decay}, {"params": flat, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.95))
+        self.optimizer = torch.optim.AdamW(groups, lr=options.rate, betas=(0.9, 0.95), fused=True)
         self.step = self.seen = 0
         self.epoch, self.done_shards = 0, []
         self.history: list[dict] = []

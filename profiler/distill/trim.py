@@ -1,4 +1,4 @@
-"""Which tokens a trimmed head keeps: those that the verifier says most often in its corpus."""
+"""Which tokens the verifier says, counted in its corpus: a trimmed head keeps the most frequent ones."""
 
 import json
 from collections import Counter
@@ -8,13 +8,19 @@ from .corpus import Corpus
 from .refusal import require
 
 
-def frequent_tokens(corpus: Corpus, always: list[int], vocabulary: int, count: int) -> list[int]:
-    """`count` token ids, ascending: those of `always`, then by how often answers that are not held back have them, then by id."""
-    require(0 < count <= vocabulary, f"a trimmed head of {count} tokens was asked for; expected 1 to {vocabulary}, the vocabulary")
+def _said(corpus: Corpus) -> Counter:
+    """How often answers that are not held back have every token."""
     said = Counter()
     for text in corpus.texts():
         if not text.held_back:
             said.update(text.ids[text.prompt_tokens :])
+    return said
+
+
+def frequent_tokens(corpus: Corpus, always: list[int], vocabulary: int, count: int) -> list[int]:
+    """`count` token ids, ascending: those of `always`, then by how often answers that are not held back have them, then by id."""
+    require(0 < count <= vocabulary, f"a trimmed head of {count} tokens was asked for; expected 1 to {vocabulary}, the vocabulary")
+    said = _said(corpus)
     ranked = sorted(range(vocabulary), key=lambda id: (id not in always, -said[id], id))
     return sorted(ranked[:count])
 
@@ -30,6 +36,8 @@ def coverage(corpus: Corpus, kept: list[int]) -> float:
     return hits / max(total, 1)
 
 
-def write(file: Path, ids: list[int]) -> None:
-    """A JSON list of ids."""
-    file.write_text(json.dumps(ids) + "\n", encoding="utf-8")
+def write(folder: Path, corpus: Corpus) -> None:
+    """Writes the ids of all tokens that answers have, the most frequent first, for `yggc profile`, which trims heads by them."""
+    said = _said(corpus)
+    ranked = sorted(said, key=lambda id: (-said[id], id))
+    (folder / "frequent_tokens.json").write_text(json.dumps(ranked) + "\n", encoding="utf-8")

@@ -1,9 +1,11 @@
 """Tests of what needs no training: arithmetic, files, overlap, prompts, fits."""
 
+import json
 import math
 import random
 import tempfile
 import unittest
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -106,6 +108,10 @@ class Files(unittest.TestCase):
                 corpus.agree({"seed": 2})
             kept = trim.frequent_tokens(corpus, [258], 259, 20)
             self.assertEqual((len(kept), kept, 258 in kept), (20, sorted(kept), True))
+            trim.write(Path(folder), corpus)
+            ranked = json.loads(Path(folder, "frequent_tokens.json").read_text())
+            said = Counter(id for text in corpus.texts() if not text.held_back for id in text.ids[text.prompt_tokens :])
+            self.assertEqual([said[id] for id in ranked], sorted(said.values(), reverse=True))
 
     def test_parts_are_joined_in_their_order(self):
         facts = {"verifier": "tiny", "vocabulary": 259, "width": 4}

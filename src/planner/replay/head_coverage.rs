@@ -1,8 +1,9 @@
 //! How many of the tokens that are needed a trimmed head knows, on texts that did not choose its tokens.
 //!
-//! A head keeps tokens that several texts of the calibration hold, and the recorded answers are among these texts. So a
-//! token of an answer counts as known only if the head would have kept it without that answer: of the recorded texts it
-//! is cross-validation by leaving one out (Stone 1974), and where further texts chose tokens, a bound from below.
+//! A head that no corpus chose keeps tokens that several texts of the calibration hold, and the recorded answers are
+//! among these texts. So a token of an answer counts as known only if the head would have kept it without that answer:
+//! of the recorded texts it is cross-validation by leaving one out (Stone 1974), and where further texts chose tokens, a
+//! bound from below.
 use std::collections::{BTreeMap, BTreeSet};
 
 use ygg_profiler::{TokenTrace, Trace};
@@ -17,6 +18,9 @@ pub(in crate::planner) struct HeadCoverage<'a> {
     tokens: &'a [u32],
     /// The first token that it leaves out: what comes before needs no text to be kept.
     first_unknown: u32,
+    /// Whether it owes other tokens to the texts of the calibration: these choose half of a head at most, and the lowest
+    /// ids are the rest (`measure/trimming.rs`).
+    is_of_texts: bool,
     /// Of every text, the tokens that are kept for texts.
     texts: BTreeMap<&'a [u32], BTreeSet<u32>>,
     holders: BTreeMap<u32, usize>,
@@ -34,13 +38,17 @@ impl<'a> HeadCoverage<'a> {
         }
         let mut holders: BTreeMap<u32, usize> = BTreeMap::new();
         texts.values().flatten().for_each(|token| *holders.entry(*token).or_default() += 1);
-        Self { tokens, first_unknown, texts, holders }
+        let is_of_texts = first_unknown as usize >= tokens.len() / 2;
+        Self { tokens, first_unknown, is_of_texts, texts, holders }
     }
 
     /// Whether the head would know a token without the text of `prompt`.
     pub(in crate::planner) fn knows(&self, prompt: &[u32], token: u32) -> bool {
         if token < self.first_unknown {
             return true;
+        }
+        if !self.is_of_texts {
+            return self.tokens.binary_search(&token).is_ok();
         }
         let own = self.texts.get(prompt).is_some_and(|text| text.contains(&token));
         let others = self.holders.get(&token).map_or(0, |holders| holders - usize::from(own));
@@ -119,9 +127,12 @@ mod tests {
             let count = texts.iter().filter(of).count();
             if count < HOLDERS { 0 } else { count }
         };
-        let mut tokens: Vec<u32> = (0..40).collect();
+        let mut tokens: Vec<u32> = (0..40).filter(|token| holding(token) > 0).collect();
         tokens.sort_by_key(|token| Reverse(holding(token)));
-        tokens.truncate(size);
+        tokens.truncate(size / 2);
+        let lowest: Vec<u32> =
+            (0..40).filter(|token| !tokens.contains(token)).take(size - tokens.len()).collect();
+        tokens.extend(lowest);
         tokens.sort_unstable();
         tokens
     }
@@ -186,6 +197,17 @@ mod tests {
         assert_eq!(coverage.relative_share(&texts, &trace(&[2, 4, 20, 30])), 1.0);
         assert_eq!(coverage.relative_share(&texts, &trace(&[30])), 1.0, "no more than what is recorded");
         assert_eq!(coverage.relative_share(&texts, &trace(&[])), 1.0);
+    }
+
+    #[test]
+    fn a_head_of_a_corpus_owes_the_texts_nothing() {
+        let texts = [request(&[1], &[2, 20, 31])];
+        let tokens = [0, 2, 20, 21, 22];
+        let coverage = HeadCoverage::new(&tokens, &texts);
+        let known: Vec<u32> = (0..40).filter(|token| coverage.knows(&[1], *token)).collect();
+        assert_eq!(known, tokens);
+        let of_texts = HeadCoverage::new(&[0, 1, 2, 20, 21], &texts);
+        assert!(of_texts.knows(&[1], 2) && !of_texts.knows(&[1], 20));
     }
 
     #[test]
