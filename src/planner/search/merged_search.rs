@@ -32,8 +32,11 @@ use crate::planner::{
 const CERTAIN: [u32; 4] = [40, 60, 80, 95];
 /// Rounds of descent: the second moves little.
 const ROUNDS: usize = 3;
+/// Worse values of a setting in a row that are passed: latencies are noisy, and six rows that seem dear must not hide
+/// eight that pay.
+const PASSED: usize = 1;
 /// Most shapes that are replayed, each in some ten milliseconds.
-const MOST_SHAPES: usize = 48;
+const MOST_SHAPES: usize = 72;
 
 /// A setting that is searched: what it may be, ascending but for temperatures.
 const AXES: usize = 6;
@@ -274,7 +277,7 @@ impl<'s> MergedSpace<'s> {
         all.into_iter().find(|place| self.is_open(place))
     }
 
-    /// Replays shapes from that of the model alone on, until no neighbour is better.
+    /// Replays shapes from that of the model alone on, until none near it is better.
     fn descend(&mut self, seed: &SubPlan) -> Result<(), SearchError> {
         let Some(mut best) = self.begin(seed) else { return Ok(()) };
         if self.rule == RowRule::BestRate {
@@ -295,12 +298,17 @@ impl<'s> MergedSpace<'s> {
             let before = best;
             for axis in ORDER {
                 for up in [true, false] {
-                    while let Some(next) = self.neighbour(&best, axis, up) {
+                    let (mut at, mut worse) = (best, 0);
+                    while worse <= PASSED
+                        && let Some(next) = self.neighbour(&at, axis, up)
+                    {
+                        at = next;
                         let speedup = self.speedup(&next)?;
-                        if speedup <= reached {
-                            break;
+                        if speedup > reached {
+                            (best, reached, worse) = (next, speedup, 0);
+                        } else {
+                            worse += 1;
                         }
-                        (best, reached) = (next, speedup);
                     }
                 }
             }
