@@ -1,6 +1,5 @@
 """The verifier writes the corpus: answers to prompts of many kinds, many sequences at once, half greedy and half sampled."""
 
-import itertools
 import json
 import time
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import torch
 from .corpus import TOP, Corpus, Sequence, Text
 from .llama import Verifier
 from .overlap import Overlap, texts_of
+from .refusal import Refusal
 from .seeds import Prompt, Sources
 from .vocabulary import Vocabulary
 
@@ -28,6 +28,9 @@ MOST_PREFILLED = 32
 
 ROUND = 4
 """Batches whose prompts are drawn together and sorted by length, so that a batch's are alike."""
+
+MOST_DRAWS = 256
+"""Draws of a batch's prompts for a round, at most: 64 times as many as it takes. Few new ones are left then."""
 
 WRITE_PROMPTS_EVERY = 2
 """Rounds between those before which the verifier writes prompts."""
@@ -191,7 +194,7 @@ def _prompts_of_round(
 
     None of `asked` is among them, and none twice: of a prompt's greedy answer there is but one."""
     found, asked = [], set(asked)
-    for number in itertools.count():
+    for number in range(MOST_DRAWS):
         for prompt in sources.batch((this_round, number), options.batch):
             if prompt.turns in asked:
                 continue
@@ -201,6 +204,10 @@ def _prompts_of_round(
                 found.append((prompt, ids))
         if len(found) >= ROUND * options.batch:
             return sorted(found[: ROUND * options.batch], key=lambda pair: len(pair[1]))
+    raise Refusal(
+        f"{len(asked)} prompts were asked or are too long, and {len(found)} of the {ROUND * options.batch} of a round are new; "
+        "give more by --prompts, or train on what there is"
+    )
 
 
 def _note_answer(answers: list[tuple[Prompt, str]], vocabulary: Vocabulary, found: Text) -> None:

@@ -33,20 +33,15 @@ pub(super) fn trimmed_drafters(
     let files = whole.iter().filter_map(|(_, kind)| kind.draft_model());
     // What the verifier says is the same for all that draft for it.
     let said = files.map(|file| said_tokens(file, vocabulary)).find_map(Result::transpose).transpose()?;
-    let kept = match said {
-        Some(said) => Kept::Said(said),
-        None => {
-            let mut texts = Vec::with_capacity(prompts.len());
-            for prompt in prompts {
-                let mut text = prompt.token_ids(loaded)?;
-                if let Some(answer) = answers.iter().find(|answer| answer.prompt == text) {
-                    text.extend(&answer.output);
-                }
-                texts.push(text);
-            }
-            Kept::Held(held_tokens(&texts, vocabulary))
+    let mut texts = Vec::with_capacity(prompts.len());
+    for prompt in prompts {
+        let mut text = prompt.token_ids(loaded)?;
+        if let Some(answer) = answers.iter().find(|answer| answer.prompt == text) {
+            text.extend(&answer.output);
         }
-    };
+        texts.push(text);
+    }
+    let kept = Kept { said: said.unwrap_or_default(), held: held_tokens(&texts, vocabulary) };
     let mut trimmed = Vec::new();
     for (name, kind) in whole {
         for size in sizes_below_half(sizes, vocabulary) {
@@ -95,34 +90,30 @@ fn said_tokens(drafter: &DrafterFile, vocabulary: usize) -> Result<Option<Vec<u3
 
 /// Tokens worth keeping, those that are worth most first.
 #[derive(Debug)]
-enum Kept {
-    /// That the verifier said in a corpus.
-    Said(Vec<u32>),
+struct Kept {
+    /// That the verifier said in a corpus; none without one.
+    said: Vec<u32>,
     /// That several texts of the calibration hold.
-    Held(Vec<u32>),
+    held: Vec<u32>,
 }
 
 impl Kept {
-    /// The `size` tokens of a head, ascending: those of `always`, then these, then the lowest ids, since vocabularies of
-    /// merges number frequent merges first.
+    /// The `size` tokens of a head, ascending: those of `always`, then what is said, then what is held, then the lowest
+    /// ids, since vocabularies of merges number frequent merges first.
     ///
-    /// Texts of the calibration choose half of it at most. So of a head that lacks one of the lowest ids before its half
-    /// the planner knows that it owes nothing to the texts that say how well it drafts (`head_coverage.rs`).
+    /// What is held fills it to the half at most. So of a head that lacks one of the lowest ids before its half the
+    /// planner knows that it owes nothing to the texts that say how well it drafts (`head_coverage.rs`).
     fn head(&self, always: &[u32], size: usize) -> Vec<u32> {
-        let (chosen, most) = match self {
-            Self::Said(tokens) => (tokens, size),
-            Self::Held(tokens) => (tokens, size / 2),
-        };
         let mut head: BTreeSet<u32> = always.iter().copied().take(size).collect();
-        for token in chosen {
-            if head.len() >= most {
-                break;
+        let lowest = Vec::from_iter(0..u32::try_from(size).expect("token ids are 32 bits"));
+        for (tokens, most) in [(&self.said, size), (&self.held, size / 2), (&lowest, size)] {
+            for token in tokens {
+                if head.len() >= most {
+                    break;
+                }
+                head.insert(*token);
             }
-            head.insert(*token);
         }
-        let lowest = (0..).filter(|id| !head.contains(id)).take(size - head.len());
-        let lowest: Vec<u32> = lowest.collect();
-        head.extend(lowest);
         head.into_iter().collect()
     }
 }
@@ -172,16 +163,21 @@ mod tests {
                 let [a, b] = [pair[0], pair[1]];
                 prop_assert!(holding(a) > holding(b) || (holding(a) == holding(b) && a < b), "{a} before {b}: {texts:?}");
             }
-            let head = Kept::Held(held.clone()).head(&always, size);
+            let head = Kept { said: Vec::new(), held: held.clone() }.head(&always, size);
             prop_assert!(head.len() == size && head.is_sorted_by(|a, b| a < b), "{head:?}");
             prop_assert!(always.iter().all(|token| head.contains(token)));
             let best: BTreeSet<u32> = always.iter().chain(&held).copied().collect();
             let lowest = (0..).take_while(|id| head.contains(id)).count();
             prop_assert!(best.len() < size / 2 || lowest * 2 >= size, "{head:?}");
             prop_assert!(best.len() > size / 2 || best.iter().all(|token| head.contains(token)));
-            let said = Kept::Said(held.clone()).head(&always, size);
-            prop_assert!(said.len() == size && said.is_sorted_by(|a, b| a < b), "{said:?}");
-            prop_assert!(best.len() > size || best.iter().all(|token| said.contains(token)));
+            // What is said comes first, and what is held only before the half.
+            let said: Vec<u32> = held.iter().rev().copied().collect();
+            let first: BTreeSet<u32> = always.iter().chain(&said).copied().take(size).collect();
+            let head = Kept { said, held: (0..30).rev().collect() }.head(&always, size);
+            prop_assert!(head.len() == size && head.is_sorted_by(|a, b| a < b), "{head:?}");
+            prop_assert!(first.iter().all(|token| head.contains(token)), "{head:?} of {first:?}");
+            let lowest = (0..).take_while(|id| head.contains(id)).count();
+            prop_assert!(first.len() >= size / 2 || lowest * 2 >= size, "{head:?}");
         }
     }
 

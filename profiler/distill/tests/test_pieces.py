@@ -7,10 +7,11 @@ import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 
-from .. import card, seeds, trim
+from .. import card, generate, seeds, trim
 from ..checkpoint import _halves_from_pairs, pairs_from_halves, read
 from ..corpus import Corpus, Sequence, is_held_back
 from ..llama import Verifier, rms_norm
@@ -112,6 +113,13 @@ class Files(unittest.TestCase):
             ranked = json.loads(Path(folder, "frequent_tokens.json").read_text())
             said = Counter(id for text in corpus.texts() if not text.held_back for id in text.ids[text.prompt_tokens :])
             self.assertEqual([said[id] for id in ranked], sorted(said.values(), reverse=True))
+
+    def test_a_corpus_ends_where_prompts_do(self):
+        sources = SimpleNamespace(batch=lambda _, count: [Prompt("given", ("a question",))] * count)
+        vocabulary, overlap = SimpleNamespace(chat=lambda turns: [1, 2]), SimpleNamespace(hits=lambda ids: False)
+        options = generate.Options(tokens=1, batch=2)
+        with self.assertRaisesRegex(Refusal, "1 of the 8 of a round are new; give more by --prompts"):
+            generate._prompts_of_round(0, sources, vocabulary, overlap, options, set())
 
     def test_parts_are_joined_in_their_order(self):
         facts = {"verifier": "tiny", "vocabulary": 259, "width": 4}

@@ -293,29 +293,11 @@ impl<'s> MergedSpace<'s> {
                 return Ok(());
             }
         }
-        let mut reached = self.speedup(&best)?;
-        for _ in 0..ROUNDS {
-            let before = best;
-            for axis in ORDER {
-                for up in [true, false] {
-                    let (mut at, mut worse) = (best, 0);
-                    while worse <= PASSED
-                        && let Some(next) = self.neighbour(&at, axis, up)
-                    {
-                        at = next;
-                        let speedup = self.speedup(&next)?;
-                        if speedup > reached {
-                            (best, reached, worse) = (next, speedup, 0);
-                        } else {
-                            worse += 1;
-                        }
-                    }
-                }
-            }
-            if best == before {
-                break;
-            }
-        }
+        let reached = self.speedup(&best)?;
+        best = climbed((best, reached), |at, axis, up| {
+            let next = self.neighbour(at, axis, up);
+            next.map(|next| self.speedup(&next).map(|value| (next, value))).transpose()
+        })?;
         // Once more by what time is worth and how often the model is run at the best itself.
         self.speedups.remove(&best);
         self.speedup(&best)?;
@@ -411,5 +393,65 @@ impl<'s> MergedSpace<'s> {
             is_new
         });
         self.points
+    }
+}
+
+/// The best place that is found from `begin` on, of which the value is known. `next` gives the neighbour of a place along
+/// a setting, up or down, with its value; nothing at the end.
+fn climbed<E>(
+    begin: (Place, f64),
+    mut next: impl FnMut(&Place, usize, bool) -> Result<Option<(Place, f64)>, E>,
+) -> Result<Place, E> {
+    let (mut best, mut reached) = begin;
+    for _ in 0..ROUNDS {
+        let before = best;
+        for axis in ORDER {
+            for up in [true, false] {
+                let (mut at, mut worse) = (best, 0);
+                while worse <= PASSED
+                    && let Some((there, value)) = next(&at, axis, up)?
+                {
+                    at = there;
+                    if value > reached {
+                        (best, reached, worse) = (there, value, 0);
+                    } else {
+                        worse += 1;
+                    }
+                }
+            }
+        }
+        if best == before {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    /// Where a search along the rows ends, by the values of each number of them, from the first on.
+    fn rows_found(values: &[f64]) -> usize {
+        let begin = ([0; AXES], values[0]);
+        let found = climbed::<Infallible>(begin, |at, axis, up| {
+            let mut next = *at;
+            let moved = if up { Some(next[axis] + 1) } else { next[axis].checked_sub(1) };
+            let Some(place) = moved.filter(|place| axis == VERIFY_WIDTH && *place < values.len()) else {
+                return Ok(None);
+            };
+            next[axis] = place;
+            Ok(Some((next, values[place])))
+        });
+        found.expect("nothing fails")[VERIFY_WIDTH]
+    }
+
+    #[test]
+    fn one_worse_value_hides_none_that_are_better() {
+        assert_eq!(rows_found(&[1.0, 1.2, 1.4, 1.3]), 2);
+        assert_eq!(rows_found(&[1.0, 0.9, 1.1, 1.05, 1.2]), 4);
+        assert_eq!(rows_found(&[1.0, 0.9, 0.9, 1.5]), 0, "two in a row end it");
     }
 }
