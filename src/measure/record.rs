@@ -28,7 +28,7 @@ use super::{
     streamed::{Pace, pace},
     trace::{Answers, record_requests},
     trace_options::{Answering, TraceOptions},
-    trimming::trimmed_drafters,
+    trimming::Heads,
     tuner::measure_tunings,
     visits::{Visits, Watch},
     warm::{WarmTime, record_warm, warm_tokens},
@@ -81,6 +81,10 @@ pub fn profile(
         .ok_or_else(|| Error::input("no calibration prompts: expected one or more, found none"))?;
     let text = first.token_ids(loaded)?;
     let streams = loaded.set().graph().streams();
+    // Compared with a reading a whole head takes little, and what one draft cannot name costs a share of the next
+    // reading.
+    let head_sizes = if streams { &[][..] } else { &options.head_sizes };
+    let heads = Heads::open(loaded, &drafters, head_sizes)?;
     // What is computed while weights are read takes no time.
     let for_tunings = if streams { Duration::ZERO } else { options.budget / 5 };
     let measured_tunings = measured_tunings(loaded, for_tunings, options, progress)?;
@@ -102,9 +106,6 @@ pub fn profile(
         None => rest.mul_f64(ACCEPTANCE_SHARE),
     };
     let warm = WarmTime::share(for_acceptance.saturating_sub(for_live), &options.temperatures)?;
-    // Compared with a reading a whole head takes little, and what one draft cannot name costs a share of the next
-    // reading.
-    let head_sizes = if streams { &[][..] } else { &options.head_sizes };
     let pace = measured.as_deref().and_then(|measured| pace(measured, &of_first, widest));
     let answering = pace.as_ref().map(Pace::answering);
     let time = RecordingTime::share(warm.greedy, (&drafters, answering));
@@ -128,7 +129,7 @@ pub fn profile(
     let loaded = &record_further(
         loaded,
         &mut drafters,
-        (head_sizes, &options.temperatures, warm.each),
+        (heads, &options.temperatures, warm.each),
         &trace_options,
         (&mut traces, &mut token_traces),
         progress,
@@ -196,12 +197,12 @@ fn measured_tunings(
 fn record_further(
     loaded: &Loaded,
     drafters: &mut Vec<(DrafterName, DrafterKind)>,
-    (head_sizes, temperatures, for_each): (&[usize], &[f32], Duration),
+    (heads, temperatures, for_each): (Heads, &[f32], Duration),
     options: &TraceOptions<'_>,
     (traces, token_traces): (&mut Vec<Trace>, &mut Vec<TokenTrace>),
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Loaded, Error> {
-    let trimmed = trimmed_drafters(loaded, drafters, head_sizes, options.prompts, token_traces)?;
+    let trimmed = heads.drafters(loaded, drafters, options.prompts, token_traces)?;
     let loaded = loaded.with_drafters(trimmed.iter().map(|(_, kind)| kind))?;
     drafters.extend(trimmed);
     for temperature in temperatures {

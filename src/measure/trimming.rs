@@ -17,40 +17,65 @@ use super::calibration::CalibrationPrompt;
 /// frequent first.
 const FREQUENT_TOKENS: &str = "frequent_tokens.json";
 
-/// The drafters of `whole` that run a model, each with trimmed heads of the given numbers of tokens, named after them.
-/// A head that would keep half of the vocabulary or more is left out: it would save little.
-///
-/// # Errors
-/// [`Error`] of kind `Input` if a prompt cannot be laid out, or a drafter's folder lists no tokens of the vocabulary.
-pub(super) fn trimmed_drafters(
-    loaded: &Loaded,
-    whole: &[(DrafterName, DrafterKind)],
-    sizes: &[usize],
-    prompts: &[&CalibrationPrompt],
-    answers: &[TokenTrace],
-) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
-    let vocabulary = loaded.set().vocabulary();
-    let files = whole.iter().filter_map(|(_, kind)| kind.draft_model());
-    // What the verifier says is the same for all that draft for it.
-    let said = files.map(|file| said_tokens(file, vocabulary)).find_map(Result::transpose).transpose()?;
-    let mut texts = Vec::with_capacity(prompts.len());
-    for prompt in prompts {
-        let mut text = prompt.token_ids(loaded)?;
-        if let Some(answer) = answers.iter().find(|answer| answer.prompt == text) {
-            text.extend(&answer.output);
-        }
-        texts.push(text);
+/// Which trimmed heads drafters are given.
+#[derive(Debug)]
+pub(super) struct Heads {
+    /// How many tokens each keeps, ascending.
+    sizes: Vec<usize>,
+    /// The tokens that the verifier says, the most frequent first; none where no drafter lists them.
+    said: Vec<u32>,
+}
+
+impl Heads {
+    /// Heads of the given numbers of tokens. One that would keep half of the vocabulary or more is left out: it would
+    /// save little.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if the folder of one of these drafters lists what are no tokens of the vocabulary.
+    pub(super) fn open(
+        loaded: &Loaded,
+        drafters: &[(DrafterName, DrafterKind)],
+        sizes: &[usize],
+    ) -> Result<Self, Error> {
+        let vocabulary = loaded.set().vocabulary();
+        let sizes = sizes_below_half(sizes, vocabulary);
+        let files = drafters.iter().filter_map(|(_, kind)| kind.draft_model()).filter(|_| !sizes.is_empty());
+        // What the verifier says is the same for all that draft for it.
+        let said = files.map(|file| said_tokens(file, vocabulary)).find_map(Result::transpose).transpose()?;
+        Ok(Self { sizes, said: said.unwrap_or_default() })
     }
-    let kept = Kept { said: said.unwrap_or_default(), held: held_tokens(&texts, vocabulary) };
-    let mut trimmed = Vec::new();
-    for (name, kind) in whole {
-        for size in sizes_below_half(sizes, vocabulary) {
-            let tokens = kept.head(loaded.end_ids(), size);
-            let name = DrafterName::new(format!("{name}_v{size}")).expect("a name and digits");
-            trimmed.extend(kind.trimmed_to(tokens).map(|kind| (name, kind)));
+
+    /// The drafters of `whole` that run a model, each with every head, named after these.
+    ///
+    /// # Errors
+    /// [`Error`] of kind `Input` if a prompt cannot be laid out.
+    pub(super) fn drafters(
+        self,
+        loaded: &Loaded,
+        whole: &[(DrafterName, DrafterKind)],
+        prompts: &[&CalibrationPrompt],
+        answers: &[TokenTrace],
+    ) -> Result<Vec<(DrafterName, DrafterKind)>, Error> {
+        let mut texts = Vec::with_capacity(prompts.len());
+        for prompt in prompts {
+            let mut text = prompt.token_ids(loaded)?;
+            if let Some(answer) = answers.iter().find(|answer| answer.prompt == text) {
+                text.extend(&answer.output);
+            }
+            texts.push(text);
         }
+        let Self { sizes, said } = self;
+        let kept = Kept { said, held: held_tokens(&texts, loaded.set().vocabulary()) };
+        let mut trimmed = Vec::new();
+        for (name, kind) in whole {
+            for size in &sizes {
+                let tokens = kept.head(loaded.end_ids(), *size);
+                let name = DrafterName::new(format!("{name}_v{size}")).expect("a name and digits");
+                trimmed.extend(kind.trimmed_to(tokens).map(|kind| (name, kind)));
+            }
+        }
+        Ok(trimmed)
     }
-    Ok(trimmed)
 }
 
 /// The sizes of heads worth trying, ascending, each once.
