@@ -23,6 +23,8 @@ pub struct GridSettings {
     /// Relative spread above which a cell is noisy, unless it spreads over [`QUIET_US`](crate::statistics::QUIET_US) at
     /// most.
     pub noise_threshold: f64,
+    /// Whether a forward is repeated after those of another stage or context until it takes no less.
+    pub settles: bool,
     /// Time for the whole grid, warm-up included.
     pub budget: Duration,
 }
@@ -31,9 +33,14 @@ impl GridSettings {
     /// Relative spread above which a cell is noisy, usually.
     pub const NOISE_THRESHOLD: f64 = 0.10;
 
-    /// One sample of every cell: to rehearse, where times mean nothing.
+    /// One sample of every cell.
     pub fn once(self) -> Self {
         GridSettings { repetitions: 1, fewest: 1, most: 1, ..self }
+    }
+
+    /// One sample of every cell, as it comes: to rehearse, where times mean nothing.
+    pub fn rehearsed(self) -> Self {
+        GridSettings { settles: false, ..self.once() }
     }
 }
 
@@ -44,6 +51,7 @@ impl Default for GridSettings {
             fewest: 3,
             most: 20,
             noise_threshold: Self::NOISE_THRESHOLD,
+            settles: true,
             budget: Duration::from_secs(60),
         }
     }
@@ -98,6 +106,12 @@ pub struct Measurement {
 const SETTLED_US: f64 = 16_000.0;
 /// Most of them before a sample, however short they are.
 const MOST_BEFORE: usize = 5;
+/// Part of the time of the run before from which on a forward has settled: after other stages the first verification
+/// takes up to five times as long, and the next ones less and less (the system took the pages of weights that nothing
+/// read for a while).
+const SETTLED_PART: f64 = 0.95;
+/// Most runs until then.
+const MOST_SETTLING: usize = 8;
 
 /// Why a grid could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +160,8 @@ pub enum GridError<E: std::error::Error + 'static> {
 
 /// Measures cells in rounds (A B C, A B C, ...), so that a slow drift of the machine affects all of them alike.
 ///
-/// Every cell is warmed up first, and short forwards again before each sample. Warm-up and first round show for which
+/// Every cell is warmed up first, short forwards again before each sample, and all until they have settled wherever
+/// stage or context change ([`GridSettings::settles`]). Warm-up and first round show for which
 /// spare cells there is time. After [`GridSettings::repetitions`] rounds the noisy cells are measured further, also in
 /// rounds, until they are quiet or have [`GridSettings::most`] samples. `progress` gets (runs done, runs expected); the
 /// second number grows when noisy cells need more.
@@ -215,6 +230,7 @@ pub fn measure_grid_with_clock<S: Subject>(
     let mut done = 0;
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(settings.most); cells.len()];
     let mut budget_spent = false;
+    let mut runs = Runs { last: None, settles: settings.settles };
     'rounds: for round in 0..settings.repetitions {
         for place in 0..cells.len() {
             if spent(subject) {
@@ -228,7 +244,7 @@ pub fn measure_grid_with_clock<S: Subject>(
                 Some(us) => repeated(*us).min(MOST_BEFORE),
                 None => repeated(warm_us[place]).min(1),
             };
-            let time = run(subject, cells[place], before)?;
+            let time = runs.run(subject, cells[place], before)?;
             samples[place].push(time);
             if round == 0
                 && let Some(kept) = kept(place, share, subject)
@@ -258,7 +274,7 @@ pub fn measure_grid_with_clock<S: Subject>(
                 break 'noisy;
             }
             let before = samples[i].last().map_or(1, |us| repeated(*us).min(MOST_BEFORE));
-            let time = run(subject, cells[i], before)?;
+            let time = runs.run(subject, cells[i], before)?;
             samples[i].push(time);
             done += 1;
             progress(done, total);
@@ -276,24 +292,51 @@ pub fn measure_grid_with_clock<S: Subject>(
 
 /// How often a forward of this time is repeated before a sample. The time of a short one depends on what ran before it
 /// (caches, clocks, parked threads). While decoding that is a forward of the same kind, so it is repeated until its
-/// time has settled; a long one settles by itself.
+/// time has settled; a long one settles by itself while stage and context stay.
 fn repeated(us: f64) -> usize {
     if us > 0.0 { (SETTLED_US / us) as usize } else { usize::MAX }
 }
 
-/// One sample, after `before` runs that are not counted; host stages need none.
-fn run<S: Subject>(subject: &mut S, cell: &Cell, before: usize) -> Result<f64, GridError<S::Error>> {
-    let failed = |source| GridError::Subject { cell: cell.clone(), source };
-    let before = if matches!(cell.stage, Stage::Host(_)) { 0 } else { before };
-    for _ in 0..before {
-        subject.warm_up(cell).map_err(failed)?;
+/// Samples one after the other.
+struct Runs<'a> {
+    /// What ran last.
+    last: Option<&'a Cell>,
+    settles: bool,
+}
+
+impl<'a> Runs<'a> {
+    /// One sample, after `before` runs that are not counted, and after as many as the forward needs to settle where
+    /// another stage or context ran last; host stages need none.
+    fn run<S: Subject>(
+        &mut self,
+        subject: &mut S,
+        cell: &'a Cell,
+        before: usize,
+    ) -> Result<f64, GridError<S::Error>> {
+        let failed = |source| GridError::Subject { cell: cell.clone(), source };
+        let is_other = self.last.is_none_or(|last| (&last.stage, last.context) != (&cell.stage, cell.context));
+        self.last = Some(cell);
+        let is_forward = !matches!(cell.stage, Stage::Host(_));
+        for _ in 0..if is_forward { before } else { 0 } {
+            subject.warm_up(cell).map_err(failed)?;
+        }
+        if is_forward && is_other && self.settles {
+            let mut last = f64::INFINITY;
+            for _ in 0..MOST_SETTLING {
+                let time = subject.measure(cell).map_err(failed)?.as_secs_f64();
+                if time > SETTLED_PART * last {
+                    break;
+                }
+                last = time;
+            }
+        }
+        let time = subject.measure(cell).map_err(failed)?;
+        Ok(time.as_secs_f64() * 1e6)
     }
-    let time = subject.measure(cell).map_err(failed)?;
-    Ok(time.as_secs_f64() * 1e6)
 }
 
 fn check<E: std::error::Error>(cells: &[&Cell], settings: &GridSettings) -> Result<(), GridError<E>> {
-    let GridSettings { repetitions, fewest, most, noise_threshold, budget: _ } = *settings;
+    let GridSettings { repetitions, fewest, most, noise_threshold, settles: _, budget: _ } = *settings;
     let mut seen = BTreeSet::new();
     if let Some(cell) = cells.iter().find(|cell| !seen.insert(**cell)) {
         return Err(GridError::Duplicate { cell: (*cell).clone() });

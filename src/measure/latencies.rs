@@ -29,6 +29,7 @@ const STREAMED_GRID: GridSettings = GridSettings {
     fewest: 2,
     most: 4,
     noise_threshold: GridSettings::NOISE_THRESHOLD,
+    settles: false,
     budget: Duration::ZERO,
 };
 /// Rows of verifications without which a model whose weights are streamed is not planned, and of the forwards that its
@@ -48,7 +49,7 @@ pub(super) fn latencies(
     let streams = loaded.set().graph().streams();
     let usual = if streams { STREAMED_GRID } else { GridSettings::default() };
     let usual = GridSettings { budget, ..usual };
-    let settings = if options.is_rehearsal { usual.once() } else { usual };
+    let settings = if options.is_rehearsal { usual.rehearsed() } else { usual };
     let longest = contexts[contexts.len() - 1];
     let mut subject =
         StepSubject::new(loaded, drafters, text, longest, ProfileOptions::TRACE_WIDTH, options.pinning)?;

@@ -68,9 +68,10 @@ pub fn remeasure(
     let settings = GridSettings {
         budget: options.budget,
         noise_threshold: profile.noise_threshold,
+        settles: !subject.streams(),
         ..GridSettings::default()
     };
-    let settings = if options.is_rehearsal { settings.once() } else { settings };
+    let settings = if options.is_rehearsal { settings.rehearsed() } else { settings };
     let wanted = Wanted { needed: &cells, spare: &[] };
     let measured = measure_grid(&mut subject, wanted, &settings, |done, total| {
         progress(Progress { what: "latencies", done, total });

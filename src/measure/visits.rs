@@ -51,29 +51,38 @@ impl Visits {
         let mut subject =
             StepSubject::new(loaded, &[], text, context, ProfileOptions::TRACE_WIDTH, options.pinning)?;
         subject.tune(tunings)?;
+        let usual = GridSettings {
+            budget: options.budget / FIRST_PART,
+            settles: !subject.streams(),
+            ..GridSettings::default()
+        };
         // Where times mean nothing, one visit is as good as many.
-        let least = if options.is_rehearsal { Duration::MAX } else { options.budget / MOST };
-        Self::begin(subject, (loaded.set().widths(), context), (options.budget / FIRST_PART, least))
+        let (settings, least) = if options.is_rehearsal {
+            (usual.rehearsed(), Duration::MAX)
+        } else {
+            (usual.once(), options.budget / MOST)
+        };
+        Self::begin(subject, (loaded.set().widths(), context), settings, least)
     }
 }
 
 impl<S: Subject<Error = Error>> Visits<S> {
-    /// Begins with a visit of as many `widths` as there is time for in `first`; the others are at least `least` apart.
+    /// Begins with a visit of as many `widths` as there is time for in the budget of the settings; the others are at
+    /// least `least` apart.
     fn begin(
         mut subject: S,
         (widths, context): (&[usize], usize),
-        (first, least): (Duration, Duration),
+        settings: GridSettings,
+        least: Duration,
     ) -> Result<Option<Self>, Error> {
         let cell = |width: usize| Cell { stage: Stage::Verify, width: width as u32, context: context as u32 };
         let is_there = |width: &usize| widths.contains(width);
         let needed: Vec<Cell> = ROWS.into_iter().filter(is_there).map(cell).collect();
         let spare: Vec<Vec<Cell>> =
             SPARE.into_iter().filter(is_there).map(|width| vec![cell(width)]).collect();
-        let settings = GridSettings::default().once();
         let begun = now();
         let wanted = Wanted { needed: &needed, spare: &spare };
-        let of_first = GridSettings { budget: first, ..settings };
-        let measured = match measure_grid(&mut subject, wanted, &of_first, |_, _| {}) {
+        let measured = match measure_grid(&mut subject, wanted, &settings, |_, _| {}) {
             Ok(measured) => measured.cells,
             Err(GridError::Budget { .. }) => return Ok(None),
             Err(error) => return Err(grid_error(error)),
@@ -188,8 +197,10 @@ mod tests {
 
     #[test]
     fn every_visit_takes_one_sample_of_each_and_comes_when_it_is_time() {
-        let begin =
-            |first| Visits::begin(Counting { visits: 0 }, (&[1, 4, 8, 32], 16), (first, HOUR)).unwrap();
+        let begin = |budget| {
+            let settings = GridSettings { budget, ..GridSettings::default().rehearsed() };
+            Visits::begin(Counting { visits: 0 }, (&[1, 4, 8, 32], 16), settings, HOUR).unwrap()
+        };
         assert!(begin(Duration::ZERO).is_none(), "no time for a visit");
         let mut told = 0;
         let mut progress = |_: Progress| told += 1;
@@ -210,7 +221,8 @@ mod tests {
 
     #[test]
     fn a_visit_that_fails_is_told_at_the_end() {
-        let visits = Visits::begin(Counting { visits: 1 }, (&[1, 4], 16), (HOUR, HOUR)).unwrap();
+        let settings = GridSettings { budget: HOUR, ..GridSettings::default().rehearsed() };
+        let visits = Visits::begin(Counting { visits: 1 }, (&[1, 4], 16), settings, HOUR).unwrap();
         let mut progress = |_: Progress| {};
         let mut watch = Watch::new(visits, &mut progress);
         watch.visits.as_mut().unwrap().next = now();

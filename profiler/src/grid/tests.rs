@@ -1,6 +1,6 @@
 //! Tests of the grid with a subject whose clock is scripted.
 use super::*;
-use crate::subject::Stage;
+use crate::subject::{DrafterName, Stage};
 
 #[derive(Debug, thiserror::Error)]
 #[error("width {0} is broken")]
@@ -11,6 +11,10 @@ struct Broken(u32);
 struct Scripted {
     noisy: Option<u32>,
     broken: Option<u32>,
+    /// Times as long as usual that the first runs after another stage take, the first first.
+    cold: Vec<u32>,
+    /// What ran last, and how often.
+    last: Option<(Stage, usize)>,
     order: Vec<u32>,
     /// Width of every warm-up, and how many runs came before it.
     warmed: Vec<(u32, usize)>,
@@ -32,7 +36,10 @@ impl Subject for Scripted {
         let runs = self.order.iter().filter(|w| **w == cell.width).count() as u64;
         self.order.push(cell.width);
         let extra = if self.noisy == Some(cell.width) { 10 * runs } else { 0 };
-        let time = Duration::from_micros(u64::from(cell.width) + extra);
+        let again = self.last.take().filter(|(stage, _)| *stage == cell.stage).map_or(0, |(_, runs)| runs);
+        self.last = Some((cell.stage.clone(), again + 1));
+        let times = self.cold.get(again).copied().unwrap_or(1);
+        let time = times * Duration::from_micros(u64::from(cell.width) + extra);
         self.elapsed += time;
         Ok(time)
     }
@@ -59,16 +66,36 @@ fn rounds_are_interleaved_after_warm_up() {
     let mut subject = Scripted::default();
     let settings = GridSettings { repetitions: 3, ..Default::default() };
     let got = measure(&mut subject, &[40_000, 7_000, 1], settings).unwrap();
-    assert_eq!(subject.order, [40_000, 7_000, 1, 40_000, 7_000, 1, 40_000, 7_000, 1]);
+    // The first settles.
+    assert_eq!(subject.order[..2], [40_000; 2]);
+    assert_eq!(subject.order[2..], [40_000, 7_000, 1, 40_000, 7_000, 1, 40_000, 7_000, 1]);
     // All once before all runs, then once before their first; later only the short ones, and the shorter the oftener.
-    let mut expected = vec![(40_000, 0), (7_000, 0), (1, 0), (40_000, 0), (7_000, 1), (1, 2)];
-    for runs in [4, 7] {
+    let mut expected = vec![(40_000, 0), (7_000, 0), (1, 0), (40_000, 0), (7_000, 3), (1, 4)];
+    for runs in [6, 9] {
         expected.extend([(7_000, runs); 2]);
         expected.extend([(1, runs + 1); 5]);
     }
     assert_eq!(subject.warmed, expected);
     assert_eq!(got.cells[0].samples_us, [40_000.0; 3]);
     assert!(got.noisy.is_empty() && !got.budget_spent);
+}
+
+#[test]
+fn forwards_settle_after_another_stage() {
+    let cell = |stage, width| Cell { stage, width, context: 0 };
+    let draft = Stage::Draft(DrafterName::new("lookup").expect("a name"));
+    let wanted = [cell(Stage::Verify, 20_000), cell(Stage::Verify, 30_000), cell(draft, 1)];
+    let measured = |settles, cold| {
+        let mut subject = Scripted { cold, ..Default::default() };
+        let settings = GridSettings { settles, budget: Duration::from_secs(3600), ..Default::default() };
+        let got = measure_grid_with_clock(&mut subject, needed(&wanted), &settings, |_, _| {}, |s| s.elapsed);
+        got.expect("there is time").cells[..2].iter().map(|cell| cell.samples_us[1]).collect::<Vec<_>>()
+    };
+    assert_eq!(measured(true, vec![5, 3, 2]), [20_000.0, 30_000.0]);
+    assert_eq!(measured(false, vec![5, 3, 2]), [100_000.0, 90_000.0]);
+    // One that takes less and less is not waited for without end.
+    let halves = (0..11).rev().map(|i| 1 << i).collect();
+    assert_eq!(measured(true, halves), [4.0 * 20_000.0, 2.0 * 30_000.0]);
 }
 
 #[test]
@@ -92,7 +119,7 @@ fn only_noisy_cells_are_measured_again_up_to_the_cap() {
 
 #[test]
 fn the_budget_ends_early_or_is_an_error() {
-    let settings = GridSettings { budget: Duration::from_micros(45), ..Default::default() };
+    let settings = GridSettings { budget: Duration::from_micros(45), settles: false, ..Default::default() };
     let got = measure(&mut Scripted::default(), &[10], settings);
     assert!(matches!(&got, Ok(m) if m.cells[0].samples_us.len() == 5), "{got:?}");
     let got = measure(&mut Scripted::default(), &[12], settings).unwrap();
@@ -104,7 +131,8 @@ fn the_budget_ends_early_or_is_an_error() {
 #[test]
 fn spare_cells_are_left_out_where_time_is_short() {
     let measured = |budget_us, spare: [&[u32]; 2]| {
-        let settings = GridSettings { budget: Duration::from_micros(budget_us), ..Default::default() };
+        let budget = Duration::from_micros(budget_us);
+        let settings = GridSettings { budget, settles: false, ..Default::default() };
         let (needed, spare) = (cells(&[10, 12]), spare.map(cells));
         let wanted = Wanted { needed: &needed, spare: &spare };
         let mut subject = Scripted::default();
