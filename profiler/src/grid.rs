@@ -314,7 +314,8 @@ impl<'a> Runs<'a> {
         before: usize,
     ) -> Result<f64, GridError<S::Error>> {
         let failed = |source| GridError::Subject { cell: cell.clone(), source };
-        let is_other = self.last.is_none_or(|last| (&last.stage, last.context) != (&cell.stage, cell.context));
+        let is_other =
+            self.last.is_none_or(|last| (&last.stage, last.context) != (&cell.stage, cell.context));
         self.last = Some(cell);
         let is_forward = !matches!(cell.stage, Stage::Host(_));
         for _ in 0..if is_forward { before } else { 0 } {

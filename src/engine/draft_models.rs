@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    model::{HiddenStateModel, MarkovTables, Model, ModelFingerprint, in_eight_bits},
+    model::{HiddenStateModel, LowBit, MarkovTables, Model, ModelFingerprint, in_fewer_bits},
     plan::{BlockSettings, DrafterFacts, DrafterFile, DrafterKind, ModelSettings},
     runtime::{ExecutableSet, MarkovHead, Session, SessionOptions, VariantChange},
     text::TokenDifference,
@@ -96,8 +96,8 @@ impl DraftModel {
     }
 
     /// Its executables for the widths of a verifier with these trimmed heads, by those that were `made` before if there
-    /// are some. Matrices of more than 8 bits an element are read as 8: drafting is reading them, and what is drafted
-    /// is verified.
+    /// are some. Matrices are read in fewer bits than files have ([`LowBit`]): drafting is reading them, and what is
+    /// drafted is verified.
     fn load(
         &self,
         verifier: &Loaded,
@@ -110,12 +110,13 @@ impl DraftModel {
                 self.expect_vocabulary(model, verifier)?;
                 let options = verifier.set_options(set.widths().to_vec(), model.config.context);
                 let weights = Arc::clone(&model.weights);
-                let (graph, weights) = in_eight_bits(&model.graph, weights, 0, verifier.threads());
+                let (graph, weights) =
+                    in_fewer_bits(&model.graph, weights, 0, LowBit::Model, verifier.threads());
                 let draft = match made {
                     Some(made) => made.clone(),
                     None => ExecutableSet::build(&graph, weights.as_ref(), &options)?,
                 };
-                let draft = draft.with_heads(weights.as_ref(), heads)?;
+                let draft = draft.with_heads(weights.as_ref(), heads, |stored| stored)?;
                 model.check_unchanged()?;
                 Ok(draft)
             }
@@ -123,7 +124,8 @@ impl DraftModel {
                 let of_verifier = Arc::clone(&verifier.model().weights);
                 let (graph, weights) = model.over(set.graph(), of_verifier)?;
                 let lent = set.graph().weights().len();
-                let (graph, weights) = in_eight_bits(&graph, weights, lent, verifier.threads());
+                let (graph, weights) =
+                    in_fewer_bits(&graph, weights, lent, LowBit::Layer, verifier.threads());
                 let context = model.context(set.model_context());
                 let draft = match made {
                     Some(made) => made.clone(),
@@ -136,7 +138,7 @@ impl DraftModel {
                     }
                     None => set.beside(&graph, weights.as_ref(), context)?,
                 };
-                Ok(draft.with_heads(weights.as_ref(), heads)?)
+                Ok(draft.with_heads(weights.as_ref(), heads, |stored| LowBit::LayerHead.read_in(stored))?)
             }
         }
     }

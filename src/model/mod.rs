@@ -50,7 +50,7 @@ use hidden_state::HiddenStateParts;
 pub use inflate::InflatedShape;
 use lent::{LentWeight, lend, pieces};
 pub use load_progress::Watch;
-pub use low_bit::{draft_formats, in_eight_bits};
+pub use low_bit::{LowBit, draft_formats, in_fewer_bits};
 use open::Parts;
 pub use open::{Container, Model};
 pub use rope::{RopeConfig, RopeScaling};

@@ -6,7 +6,7 @@
 //!
 //! - A *trimmed head* shows logits of some tokens only (frequency-ranked heads: FR-Spec,
 //!   <https://arxiv.org/abs/2502.14856>). Candidates are those of the whole head among the kept tokens, with the same
-//!   logits to the last bit, and probabilities are shares of the kept tokens.
+//!   logits to the last bit unless its rows are read in fewer bits, and probabilities are shares of the kept tokens.
 //! - A *substitute* multiplies by the model's own matrices in fewer bits (SubSpec, <https://arxiv.org/abs/2509.18344>).
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -15,8 +15,8 @@ use crate::{
     backend,
     compile::{self, CompileError},
     ir::{
-        Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightId, WeightSource, WeightSpec,
-        substitute_format,
+        Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightFormat, WeightId, WeightSource,
+        WeightSpec, substitute_format,
     },
 };
 
@@ -90,7 +90,9 @@ fn refused(error: GraphError) -> CompileError {
 }
 
 impl ExecutableSet {
-    /// The same executables with variants of trimmed heads, as [`with_variants`](Self::with_variants) says.
+    /// The same executables with variants of trimmed heads, as [`with_variants`](Self::with_variants) says, whose
+    /// matrices are in the format that `read_in` says for the head's: another one where the logits of a head need not be
+    /// the model's.
     ///
     /// # Errors
     /// As `with_variants`.
@@ -98,10 +100,11 @@ impl ExecutableSet {
         &self,
         weights: &dyn WeightSource,
         heads: &[impl AsRef<[u32]>],
+        read_in: impl Fn(WeightFormat) -> WeightFormat,
     ) -> Result<Self, RuntimeError> {
         let of = |head| VariantChange { head_tokens: Some(head), substitute_bits: None };
         let changes: Vec<_> = heads.iter().map(|head| of(head.as_ref())).collect();
-        self.with_variants(weights, &changes)
+        self.with_variants_read_in(weights, &changes, read_in)
     }
 
     /// The same executables, and of every planned width one for each of `changes` that shows candidates. All weights
@@ -115,6 +118,15 @@ impl ExecutableSet {
         &self,
         weights: &dyn WeightSource,
         changes: &[VariantChange<'_>],
+    ) -> Result<Self, RuntimeError> {
+        self.with_variants_read_in(weights, changes, |stored| stored)
+    }
+
+    fn with_variants_read_in(
+        &self,
+        weights: &dyn WeightSource,
+        changes: &[VariantChange<'_>],
+        read_in: impl Fn(WeightFormat) -> WeightFormat,
     ) -> Result<Self, RuntimeError> {
         let mut wanted: Vec<Changed> = Vec::new();
         for change in changes {
@@ -151,8 +163,10 @@ impl ExecutableSet {
                 None => (tokens.clone(), tokens.clone()),
             };
             let trimmed = graph.add_trimmed_head(&tokens).map_err(refused)?;
-            if let Some(narrow) = in_fewer_bits {
-                graph.store_in(trimmed, graph.weight(narrow).format);
+            let WeightSpec { format, columns, .. } = graph.weight(in_fewer_bits.unwrap_or(head));
+            let read_in = read_in(*format);
+            if columns.is_multiple_of(read_in.block_len()) {
+                graph.store_in(trimmed, read_in);
             }
             parts.insert(trimmed, Part { of: head, rows: Some(rows) });
             heads.push(Some((trimmed, tokens)));

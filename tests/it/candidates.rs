@@ -202,8 +202,9 @@ fn check_trimmed(model: &TinyModel, class: Class, dice: &mut Dice) {
     let heads = any_heads(whole.vocabulary(), dice);
     let (first, later) = heads.split_at(2);
     // Made in two rounds, and one of them twice.
-    let set = whole.with_heads(&planted, first).expect("tokens in order");
-    let set = set.with_heads(&planted, &[later, &first[..1]].concat()).expect("tokens in order");
+    let set = whole.with_heads(&planted, first, |stored| stored).expect("tokens in order");
+    let set =
+        set.with_heads(&planted, &[later, &first[..1]].concat(), |stored| stored).expect("tokens in order");
     let set = Arc::new(set);
     let skip = SkipSet::new(set.groups(), &[0]).expect("a group of the model");
     let mut judge = session(&whole, MODEL_CONTEXT, 64, 1);
@@ -290,7 +291,9 @@ fn check_under_noise(model: &TinyModel, class: Class, dice: &mut Dice) {
     let whole = planted.set(class);
     let heads = any_heads(whole.vocabulary(), dice);
     let kept = &heads[heads.len() - 1];
-    let set = Arc::new(whole.with_heads(&planted, std::slice::from_ref(kept)).expect("tokens in order"));
+    let set = Arc::new(
+        whole.with_heads(&planted, std::slice::from_ref(kept), |stored| stored).expect("tokens in order"),
+    );
     let trimmed = set.head(kept).expect("it was made");
     let prompt: Vec<u32> = (0..20).map(|_| fed(dice)).collect();
     let mut judge = session(&whole, MODEL_CONTEXT, 64, 1);

@@ -132,7 +132,7 @@ pub(crate) fn eagle3_pair(
     if kept.is_empty() {
         return Arc::clone(pair);
     }
-    let draft = pair.draft(DRAFT).expect("a pair").with_heads(weights.as_ref(), &[kept]);
+    let draft = pair.draft(DRAFT).expect("a pair").with_heads(weights.as_ref(), &[kept], |stored| stored);
     Arc::new(pair.with_draft(DRAFT, Arc::new(draft.expect("some of its tokens"))))
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use yggc::{
     ir::graph_text,
-    model::{Container, Model, ModelError, in_eight_bits},
+    model::{Container, LowBit, Model, ModelError, in_fewer_bits},
 };
 
 use self::refused::{Edit, set};
@@ -218,7 +218,8 @@ fn every_family_keeps_its_likelihood_in_eight_bits() {
     let mut wrong = Vec::new();
     for family in DENSE.into_iter().chain(OF_PROCESSORS) {
         let mut model = open(family, Container::Folder);
-        (model.graph, model.weights) = in_eight_bits(&model.graph, Arc::clone(&model.weights), 0, 1);
+        (model.graph, model.weights) =
+            in_fewer_bits(&model.graph, Arc::clone(&model.weights), 0, LowBit::Model, 1);
         let model = TinyModel::of(format!("{family} in eight bits"), model, WeightFormat::Q8_0);
         wrong.extend(model.classes().into_iter().flat_map(|class| compare(&model, class, KvFormat::F16)));
     }

@@ -269,7 +269,7 @@ fn any_pair(case: &mut Case, model: &'static TinyModel, class: Class, dice: &mut
     let mut any = models().iter().chain(crate::families::models());
     let of = any.find(|m| m.model.graph.weights()[..] == draft.graph().weights()[..]);
     let weights = of.expect("one of them").model.weights.as_ref();
-    let trimmed = draft.with_heads(weights, &[&case.kept]).expect("tokens in order");
+    let trimmed = draft.with_heads(weights, &[&case.kept], |stored| stored).expect("tokens in order");
     Arc::new(pair.with_draft(DRAFT, Arc::new(trimmed)))
 }
 

@@ -69,7 +69,11 @@ fn the_device_grows_the_trees_that_the_host_grows() {
         let kept = if dice.chance(40) { any_kept(vocabulary, &mut dice) } else { Vec::new() };
         let trimmed = (!kept.is_empty()).then(|| {
             let heads = [kept.clone()];
-            Arc::new(whole.with_heads(model.model.weights.as_ref(), &heads).expect("tokens in order"))
+            Arc::new(
+                whole
+                    .with_heads(model.model.weights.as_ref(), &heads, |stored| stored)
+                    .expect("tokens in order"),
+            )
         });
         let percent = *dice.pick(&[0, 30, 60]);
         let len = dice.within(1, 16);

@@ -11,7 +11,7 @@ use yggc::{
     backend::packed_layouts,
     compile::compile,
     ir::{Binding, DeviceSpec, GroupId, Residence, WeightId, verify::lending},
-    model::in_eight_bits,
+    model::{LowBit, in_fewer_bits},
     runtime::{ExecutableSet, SkipSet},
 };
 
@@ -99,7 +99,7 @@ fn embeddings_of_layers_are_not_in_memory() {
     // What is read is the mapped file itself, for a drafter in fewer bits, too.
     let id =
         (0..).map(WeightId).find(|id| model.graph.weight(*id).residence == Residence::Mapped).expect("one");
-    let narrow = in_eight_bits(&model.graph, Arc::clone(&model.weights), 0, 1).1;
+    let narrow = in_fewer_bits(&model.graph, Arc::clone(&model.weights), 0, LowBit::Model, 1).1;
     for weights in [&model.weights, &narrow] {
         let (Cow::Borrowed(lent), shared) = (weights.bytes(id), weights.shared(id)) else {
             panic!("not mapped")

@@ -187,8 +187,12 @@ pub(crate) fn check_tier(tier: Tier, activations: Activations, is_fastest: bool)
         taken >= announced && taken <= announced + (1 << 20),
         "executables on {tier} took {taken} bytes, {announced} of weights were announced"
     );
-    let trim =
-        || Arc::new(set.with_heads(model.weights.as_ref(), &[kept_tokens()]).expect("tokens in order"));
+    let trim = || {
+        Arc::new(
+            set.with_heads(model.weights.as_ref(), &[kept_tokens()], |stored| stored)
+                .expect("tokens in order"),
+        )
+    };
     let (taken, trimmed) = bytes_kept(trim);
     let more = trimmed.memory(&session_options(1)).weight_bytes - announced;
     // Programs of both sets are kept; all weights but the head's are shared.

@@ -104,7 +104,8 @@ pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
         Err(RuntimeError::Budget(error)) => error.least,
         other => panic!("expected a budget that is too small, found {other:?}"),
     };
-    let set = within(least).expect("enough").with_heads(model.weights.as_ref(), &[kept_tokens()]);
+    let set =
+        within(least).expect("enough").with_heads(model.weights.as_ref(), &[kept_tokens()], |stored| stored);
     let set = set.expect("tokens in order");
     assert!(set.placed().is_some_and(|placed| placed.streamed > placed.staging));
     Arc::new(set)
