@@ -107,11 +107,10 @@ const SETTLED_US: f64 = 16_000.0;
 /// Most of them before a sample, however short they are.
 const MOST_BEFORE: usize = 5;
 /// Part of the time of the run before from which on a forward has settled: after other stages the first verification
-/// takes up to five times as long, and the next ones less and less (the system took the pages of weights that nothing
-/// read for a while).
+/// was seen to take up to five times as long, and the next ones less and less.
 const SETTLED_PART: f64 = 0.95;
-/// Most runs until then.
-const MOST_SETTLING: usize = 8;
+/// Seconds after which nothing more is run to settle: of slow models one forward, or few samples would be left.
+const MOST_SETTLING: f64 = 0.5;
 
 /// Why a grid could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -317,14 +316,14 @@ impl<'a> Runs<'a> {
         let is_other =
             self.last.is_none_or(|last| (&last.stage, last.context) != (&cell.stage, cell.context));
         self.last = Some(cell);
-        let is_forward = !matches!(cell.stage, Stage::Host(_));
-        for _ in 0..if is_forward { before } else { 0 } {
-            subject.warm_up(cell).map_err(failed)?;
-        }
-        if is_forward && is_other && self.settles {
-            let mut last = f64::INFINITY;
-            for _ in 0..MOST_SETTLING {
+        if !matches!(cell.stage, Stage::Host(_)) {
+            for _ in 0..before {
+                subject.warm_up(cell).map_err(failed)?;
+            }
+            let (mut last, mut spent) = (f64::INFINITY, 0.0);
+            while is_other && self.settles && spent < MOST_SETTLING {
                 let time = subject.measure(cell).map_err(failed)?.as_secs_f64();
+                spent += time;
                 if time > SETTLED_PART * last {
                     break;
                 }

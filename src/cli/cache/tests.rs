@@ -34,10 +34,10 @@ fn the_flag_comes_before_xdg_and_xdg_before_home() {
         };
         CacheDir::resolve(flag.map(Into::into), &environment).map(|cache| cache.root)
     };
-    assert_eq!(root(Some("/flag"), Some("/xdg"), Some("/home")).unwrap(), Path::new("/flag"));
-    assert_eq!(root(None, Some("/xdg"), Some("/home")).unwrap(), Path::new("/xdg/yggc"));
-    assert_eq!(root(None, Some("relative"), Some("/home")).unwrap(), Path::new("/home/.cache/yggc"));
-    assert_eq!(root(None, Some(""), Some("/home")).unwrap(), Path::new("/home/.cache/yggc"));
+    assert_eq!(root(Some("/flag"), Some("/xdg"), Some("/own")).unwrap(), Path::new("/flag"));
+    assert_eq!(root(None, Some("/xdg"), Some("/own")).unwrap(), Path::new("/xdg/yggc"));
+    assert_eq!(root(None, Some("relative"), Some("/own")).unwrap(), Path::new("/own/.cache/yggc"));
+    assert_eq!(root(None, Some(""), Some("/own")).unwrap(), Path::new("/own/.cache/yggc"));
     assert!(root(Some("here"), None, None).unwrap().is_absolute());
     let error = root(None, None, Some("")).unwrap_err();
     assert!(error.to_string().contains("--cache-dir"), "{error}");
