@@ -46,6 +46,9 @@ const REQUESTS_SHARE: f64 = 0.7;
 /// Steps of drafters that run a model that are recorded along greedy answers, of all these drafters together: more make
 /// a profile larger and predictions hardly surer, for prompts differ more than places.
 const MOST_STEPS: usize = 640;
+/// Steps of the drafter that drafts at every place of the greedy answers: whole answers of as many prompts as there are.
+/// A mixture's step stands at about every second place, so that half of these tell what one gains.
+const MOST_PLACES: usize = 2048;
 /// The share of acceptance in the time for latencies and acceptance: sampling prompts is what predictions are least
 /// sure of.
 const ACCEPTANCE_SHARE: f64 = 0.625;
@@ -107,7 +110,7 @@ pub fn profile(
     };
     let warm = WarmTime::share(for_acceptance.saturating_sub(for_live), &options.temperatures)?;
     let pace = measured.as_deref().and_then(|measured| pace(measured, &of_first, widest));
-    let answering = pace.as_ref().map(Pace::answering);
+    let answering = pace.as_ref().map_or_else(|| at_every_place(&of_first), |pace| Some(pace.answering()));
     let time = RecordingTime::share(warm.greedy, (&drafters, answering));
     let trace_options = TraceOptions {
         shape: pace.as_ref().map_or(recorded_shape(widest), Pace::shape),
@@ -268,6 +271,14 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
     Ok(contexts.into_iter().collect())
 }
 
+/// The first drafter with a cache of its own, for recording it at every place of the answers while they are given:
+/// along known answers it would read every prompt anew, which takes longer than its drafts, and have the verifier
+/// forward every place a second time.
+fn at_every_place(drafters: &[(DrafterName, DrafterKind)]) -> Option<Answering<'_>> {
+    let (name, kind) = recorded_models(drafters).into_iter().find(|(_, kind)| kind.keeps_a_cache())?;
+    Some(Answering { name, kind, rows: 1 })
+}
+
 #[allow(clippy::disallowed_methods, reason = "what is left of the budget is shared among what comes last")]
 fn now() -> Instant {
     Instant::now()
@@ -282,6 +293,8 @@ struct RecordingTime {
     along_answers: Duration,
     /// Steps of each.
     most_steps: usize,
+    /// Steps of the drafter that drafts while prompts are answered.
+    most_answered: usize,
 }
 
 impl RecordingTime {
@@ -297,6 +310,10 @@ impl RecordingTime {
             requests,
             along_answers: (budget - requests) / u32::try_from(recorded).expect("few drafters"),
             most_steps: MOST_STEPS.div_ceil(recorded),
+            most_answered: match answering {
+                Some(answering) if !answering.verifies_trees() => MOST_PLACES,
+                _ => MOST_STEPS.div_ceil(recorded),
+            },
         }
     }
 }
@@ -321,7 +338,7 @@ fn acceptance(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Acceptance, Error> {
     let mut advance = |done, total| progress(Progress { what: "acceptance", done, total });
-    let of_requests = TraceOptions { budget: time.requests, ..*options };
+    let of_requests = TraceOptions { budget: time.requests, most_steps: time.most_answered, ..*options };
     let Answers { requests: token_traces, tokens, per_token, mut drafted } =
         record_requests(loaded, &of_requests, &mut advance)?;
     let models = recorded_models(drafters);
@@ -364,7 +381,10 @@ mod tests {
         let drafters = [drafter("a", 1), drafter("b", 2)];
         let answering = Some(Answering { name: &drafters[0].0, kind: &drafters[0].1, rows: 8 });
         let alone = RecordingTime::share(minute, (&drafters[..1], answering));
-        assert_eq!((alone.requests, alone.most_steps), (minute, MOST_STEPS));
+        assert_eq!((alone.requests, alone.most_answered), (minute, MOST_STEPS));
+        let at_every_place = answering.map(|answering| Answering { rows: 1, ..answering });
+        let alone = RecordingTime::share(minute, (&drafters[..1], at_every_place));
+        assert_eq!((alone.requests, alone.most_answered), (minute, MOST_PLACES));
         let both = RecordingTime::share(minute, (&drafters, answering));
         assert_eq!((both.requests.as_secs(), both.along_answers.as_secs()), (42, 18));
     }

@@ -1,6 +1,6 @@
 //! Recording requests: the calibration prompts and the answers of plain decoding. Drafters are recorded along these
-//! answers, or, where weights are streamed, one of them while it drafts for them: the tokens are the same, and come
-//! sooner.
+//! answers, but for one that drafts while they are given: where weights are streamed, the tokens are the same and come
+//! sooner; a drafter with a cache of its own is recorded at every place without reading anything twice.
 
 use std::time::{Duration, Instant};
 
@@ -152,10 +152,16 @@ impl<'a> Answerer<'a> {
             if known == *context {
                 break;
             }
-            // A tree is recorded whole, so its step may go on after the last token that is wanted.
-            let left = (tokens - emitted).max(shape.depth + 1).min(*context - known);
-            let is_recorded =
-                shape.depth > 0 && left > shape.depth && self.steps + steps.len() < options.most_steps.max(1);
+            // A tree is recorded whole. The step of one that is verified may go on after the last token that is wanted;
+            // one at the end of an answer that does not tell how it ends is not drafted.
+            let is_wanted = self.steps + steps.len() < options.most_steps.max(1);
+            let left = match options.answered_with {
+                Some(answering) if answering.verifies_trees() => (tokens - emitted).max(shape.depth + 1),
+                _ if is_wanted && tokens - emitted > shape.depth => tokens - emitted,
+                _ => 1,
+            };
+            let left = left.min(*context - known);
+            let is_recorded = shape.depth > 0 && left > shape.depth && is_wanted;
             let mut recorder = Recorder::default();
             if is_recorded && options.keeps_features {
                 features.push(decoder.depth_features());

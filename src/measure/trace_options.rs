@@ -65,6 +65,13 @@ impl TraceOptions<'_> {
 pub(super) struct Answering<'a> {
     pub(super) name: &'a DrafterName,
     pub(super) kind: &'a DrafterKind,
-    /// Rows of a tree that its steps verify.
+    /// Rows of a tree that its steps verify: with 1 it drafts at every place of an answer.
     pub(super) rows: usize,
+}
+
+impl Answering<'_> {
+    /// Whether its steps verify more than their root.
+    pub(super) fn verifies_trees(&self) -> bool {
+        self.rows > 1
+    }
 }
