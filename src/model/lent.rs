@@ -98,6 +98,7 @@ impl LentWeight {
                     let by = f32::from_le_bytes(*by.expect("it was found when the parts were joined"));
                     Matrices::of_nvfp4(&info.shape, whole, lent, by, is_divisor)
                 }
+                Scaled::Nvfp4InBlocks => Matrices::of_nvfp4_blocks(&info.shape, whole, lent),
             };
             let mut gathered = Vec::with_capacity(2 * columns * rows.len());
             rows.for_each(|first| matrices.push_row(first, column_step, *columns, &mut gathered));

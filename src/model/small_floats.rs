@@ -1,17 +1,50 @@
 //! Matrices of floats of 8 bits (E4M3: one sign, four bits of exponent, three of mantissa) or of 4 (E2M1), with a scale
 //! for every block, as BF16: the product of an element and its scale, to the nearest. So Hugging Face transformers
 //! dequantises the first, and compressed-tensors NVFP4, whose scales are floats of 8 bits, scaled by a number for all.
+//! GGUF files have NVFP4 too, in blocks as gguf-py dequantises them.
 
 use ygg_kernels::WeightFormat;
 
 /// Columns that share a scale in NVFP4.
 pub(super) const NVFP4_GROUP: usize = 16;
+/// Elements of a block of NVFP4 that has its scales, as GGUF files have it, and its bytes: a scale for each group, then
+/// the codes.
+pub(super) const NVFP4_BLOCK: usize = 64;
+pub(super) const NVFP4_BLOCK_BYTES: usize = NVFP4_SCALES + NVFP4_BLOCK / 2;
+const NVFP4_SCALES: usize = NVFP4_BLOCK / NVFP4_GROUP;
+
+/// How codes lie.
+#[derive(Clone, Copy)]
+enum Lie {
+    /// One in a byte.
+    Bytes,
+    /// Two in a byte, the first in the low bits.
+    Nibbles,
+    /// In blocks with scales: of every group the first half in the low bits of its bytes, the second in the high ones.
+    Blocks,
+}
+
+impl Lie {
+    /// The byte of an element, and by how many bits its code is shifted.
+    fn place(self, element: usize) -> (usize, usize) {
+        match self {
+            Lie::Bytes => (element, 0),
+            Lie::Nibbles => (element / 2, 4 * (element % 2)),
+            Lie::Blocks => {
+                let (block, in_block) = (element / NVFP4_BLOCK, element % NVFP4_BLOCK);
+                let (group, in_group) = (in_block / NVFP4_GROUP, in_block % NVFP4_GROUP);
+                let half = NVFP4_GROUP / 2;
+                let byte = block * NVFP4_BLOCK_BYTES + NVFP4_SCALES + group * half + in_group % half;
+                (byte, 4 * (in_group / half))
+            }
+        }
+    }
+}
 
 /// Some matrices of one shape, one after the other, and their scales.
 pub(super) struct Matrices<'a> {
     codes: &'a [u8],
-    /// Elements of a byte; the first has the lowest bits.
-    in_byte: usize,
+    lie: Lie,
     /// Of a matrix.
     rows: usize,
     columns: usize,
@@ -38,7 +71,7 @@ impl<'a> Matrices<'a> {
         let mut numbers = vec![0.0; scales.len() / format.block_bytes()];
         format.dequantise_row(scales, &mut numbers);
         let values = (0..=u8::MAX).map(float8).collect();
-        Self::new(shape, codes, 1, block, numbers, values)
+        Self::new(shape, (codes, Lie::Bytes), block, numbers, values)
     }
 
     /// Floats of 4 bits, a tensor of `shape`, with a scale in 8 bits for every [`NVFP4_GROUP`] of a row and one number
@@ -55,13 +88,29 @@ impl<'a> Matrices<'a> {
     ) -> Self {
         let scaled = |code: &u8| if is_divisor { float8(*code) / whole } else { float8(*code) * whole };
         let numbers = scales.iter().map(scaled).collect();
-        Self::new(shape, codes, 2, [1, NVFP4_GROUP], numbers, (0..16).map(float4).collect())
+        let values = (0..16).map(float4).collect();
+        Self::new(shape, (codes, Lie::Nibbles), [1, NVFP4_GROUP], numbers, values)
+    }
+
+    /// Floats of 4 bits, a tensor of `shape`, in blocks that have a scale in 8 bits for every [`NVFP4_GROUP`]; all of a
+    /// matrix are multiplied by its number among `wholes`, if there are any. As ggml reads them, scales have no sign, and
+    /// one that is no number is 0.
+    pub(super) fn of_nvfp4_blocks(shape: &[usize], blocks: &'a [u8], wholes: &[u8]) -> Self {
+        let wholes: Vec<f32> = wholes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let scale = |code: u8| if code & 0x7f == 0x7f { 0.0 } else { float8(code & 0x7f) };
+        let all = blocks.chunks_exact(NVFP4_BLOCK_BYTES).flat_map(|block| &block[..NVFP4_SCALES]);
+        let of_matrix = blocks.len() / NVFP4_BLOCK_BYTES * NVFP4_SCALES / wholes.len().max(1);
+        let numbers = all.enumerate().map(|(place, code)| {
+            let whole = wholes.get(place / of_matrix.max(1)).copied().unwrap_or(1.0);
+            scale(*code) * whole
+        });
+        let values = (0..16).map(float4).collect();
+        Self::new(shape, (blocks, Lie::Blocks), [1, NVFP4_GROUP], numbers.collect(), values)
     }
 
     fn new(
         shape: &[usize],
-        codes: &'a [u8],
-        in_byte: usize,
+        (codes, lie): (&'a [u8], Lie),
         block: [usize; 2],
         scales: Vec<f32>,
         values: Vec<f32>,
@@ -69,7 +118,7 @@ impl<'a> Matrices<'a> {
         let [ref outer @ .., rows, columns] = *shape else { panic!("a matrix has two dimensions") };
         let blocks = rows.div_ceil(block[0]) * columns.div_ceil(block[1]);
         assert_eq!(scales.len(), outer.iter().product::<usize>() * blocks, "scales of {shape:?}");
-        Self { codes, in_byte, rows, columns, block, scales, values }
+        Self { codes, lie, rows, columns, block, scales, values }
     }
 
     /// Appends `count` elements in BF16, from element `first` of the tensor on and then every `step`th.
@@ -86,9 +135,8 @@ impl<'a> Matrices<'a> {
     }
 
     fn code(&self, element: usize) -> usize {
-        let bits = 8 / self.in_byte;
-        let byte = usize::from(self.codes[element / self.in_byte]);
-        byte >> (element % self.in_byte * bits) & ((1 << bits) - 1)
+        let (byte, shift) = self.lie.place(element);
+        usize::from(self.codes[byte]) >> shift & (self.values.len() - 1)
     }
 }
 

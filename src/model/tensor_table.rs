@@ -56,6 +56,8 @@ pub enum Scaled {
         /// Whether scales are divided by it, else multiplied.
         is_divisor: bool,
     },
+    /// NVFP4 with its scales in front of the codes of its blocks, read as BF16: an F32 for each matrix, or none.
+    Nvfp4InBlocks,
 }
 
 /// All tensors by name.

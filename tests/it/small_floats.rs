@@ -1,13 +1,17 @@
-//! Folders whose matrices are floats of 8 or of 4 bits: every weight is, bit for bit, that of a folder with the
-//! products of elements and scales in BF16, which is how transformers and compressed-tensors dequantise them.
+//! Models whose matrices are floats of 8 or of 4 bits: every weight is, bit for bit, that of a model with the products
+//! of elements and scales in BF16, which is how transformers and compressed-tensors dequantise them.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::{Value, json};
+use ygg_kernels::WeightFormat;
 use yggc::{
     ir::WeightId,
-    model::{Model, ModelError},
+    model::{
+        Model, ModelError,
+        gguf::{DATA_ALIGNMENT, TensorRecord, Value as GgufValue, encode_header, parse},
+    },
 };
 
 use crate::tiny_model::Dice;
@@ -169,6 +173,128 @@ fn weights_of_nvfp4_are_products_with_two_scales() {
         let [plain, coded] = models.each_ref().map(|model| model.fingerprint());
         assert_ne!(plain, coded, "they are other files");
         are_equal(family, models);
+    }
+}
+
+/// The number of NVFP4 in GGUF files.
+const NVFP4: u32 = 40;
+
+/// A tensor of a GGUF file: its shape, outermost first, the number of its type and its bytes.
+type GgufTensors = BTreeMap<String, (Vec<usize>, u32, Vec<u8>)>;
+
+/// Opens the GGUF file of these tensors.
+fn write_gguf(metadata: &BTreeMap<String, GgufValue>, tensors: &GgufTensors) -> Result<Model, ModelError> {
+    let (mut records, mut data) = (Vec::new(), Vec::new());
+    for (name, (shape, number, bytes)) in tensors {
+        // What is written has no NVFP4: its number comes in afterwards.
+        let format = WeightFormat::of_ggml_type(*number).unwrap_or(WeightFormat::BF16);
+        let offset = data.len() as u64;
+        records.push(TensorRecord { name: name.clone(), shape: shape.clone(), format, offset });
+        data.extend(bytes);
+        data.resize(data.len().next_multiple_of(DATA_ALIGNMENT as usize), 0);
+    }
+    let mut file = encode_header(3, metadata, &records);
+    for (name, (shape, _, _)) in tensors.iter().filter(|(_, (_, number, _))| *number == NVFP4) {
+        let named = [&(name.len() as u64).to_le_bytes(), name.as_bytes()].concat();
+        let place = file.windows(named.len()).position(|bytes| bytes == named).expect("its record");
+        let number = place + named.len() + 4 + 8 * shape.len();
+        file[number..number + 4].copy_from_slice(&NVFP4.to_le_bytes());
+    }
+    file.resize(file.len().next_multiple_of(DATA_ALIGNMENT as usize), 0);
+    file.extend(data);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    fs::write(&path, file).expect("the folder can be written");
+    Model::open(&path)
+}
+
+/// The GGUF file of a family with its matrices in NVFP4, and with those in BF16. `numbers` is what follows the names of
+/// the tensors of numbers; without them no matrix has any.
+fn both_of_gguf(family: &str, numbers: Option<&str>) -> (BTreeMap<String, GgufValue>, [GgufTensors; 2]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family);
+    let whole = fs::read(path.join("model.gguf")).expect("the family is there");
+    let file = parse(&whole).expect("it is whole");
+    let (mut plain, mut coded, mut dice) = (GgufTensors::new(), GgufTensors::new(), Dice::new(9));
+    for (name, info) in file.tensors {
+        let base = name.strip_suffix(".weight").filter(|_| info.shape.len() > 1 && name.contains("blk."));
+        let (Some(base), Some(0)) = (base, info.shape.last().map(|columns| columns % 64)) else {
+            let same = (info.shape, info.format.ggml_type(), whole[info.bytes].to_vec());
+            plain.insert(name.clone(), same.clone());
+            coded.insert(name, same);
+            continue;
+        };
+        let elements: usize = info.shape.iter().product();
+        let matrices: usize = info.shape.iter().rev().skip(2).product();
+        let wholes: Vec<f32> = (0..matrices).map(|_| 1e-4 * (1.0 + dice.below(9) as f32)).collect();
+        let blocks: Vec<u8> = (0..elements / 64 * 36).map(|_| dice.below(256) as u8).collect();
+        let products = (0..elements).map(|at| {
+            let (block, group, place) = (&blocks[at / 64 * 36..][..36], at % 64 / 16, at % 16);
+            let code = block[4 + 8 * group + place % 8] >> (place / 8 * 4) & 15;
+            let scale = block[group] & 0x7f;
+            let whole = if numbers.is_some() { wholes[at * matrices / elements] } else { 1.0 };
+            value_of_four(code) * (if scale == 0x7f { 0.0 } else { value(scale) } * whole)
+        });
+        let of_numbers: Vec<u8> = wholes.iter().flat_map(|whole| whole.to_le_bytes()).collect();
+        for (suffix, bytes) in numbers.into_iter().flat_map(|suffix| {
+            let inputs = suffix.replace("scale", "input_scale");
+            [(suffix.to_owned(), of_numbers.clone()), (inputs, of_numbers.clone())]
+        }) {
+            coded.insert(format!("{base}{suffix}"), (vec![matrices], WeightFormat::F32.ggml_type(), bytes));
+        }
+        let bf16 = WeightFormat::BF16.ggml_type();
+        plain.insert(name.clone(), (info.shape.clone(), bf16, rounded(products)));
+        coded.insert(name, (info.shape, NVFP4, blocks));
+    }
+    (file.metadata, [plain, coded])
+}
+
+#[test]
+fn weights_of_nvfp4_in_one_file_are_products_with_the_scales_of_their_blocks() {
+    for (family, numbers) in [
+        ("llama", Some(".scale")),
+        ("llama", None),
+        ("qwen3moe", Some(".weight.scale")),
+        ("gpt_oss", Some(".scale")),
+    ] {
+        let (metadata, tensors) = both_of_gguf(family, numbers);
+        let coded = tensors[1].values().filter(|(_, number, _)| *number == NVFP4).count();
+        assert!(coded >= 5, "{family}: {coded} matrices");
+        let [plain, coded] = tensors.map(|tensors| write_gguf(&metadata, &tensors).expect("it opens"));
+        assert_ne!(plain.fingerprint(), coded.fingerprint(), "they are other files");
+        are_equal(family, [plain, coded]);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_nvfp4_in_one_file_is_named() {
+    let q = "blk.0.attn_q";
+    type Change = fn(&mut GgufTensors);
+    let cases: [(Change, &[&str]); 4] = [
+        (
+            |tensors| tensors.get_mut("blk.0.attn_q.scale").expect("it is there").0 = vec![2],
+            &["`blk.0.attn_q.scale`", "1 in F32, one for each matrix", "[2] in f32"],
+        ),
+        (
+            |tensors| tensors.get_mut("blk.0.attn_q.scale").expect("it is there").1 = 1,
+            &["`blk.0.attn_q.scale`", "1 in F32", "[1] in f16"],
+        ),
+        (
+            |tensors| tensors.get_mut("blk.0.attn_q.weight").expect("it is there").0 = vec![128, 48],
+            &["`blk.0.attn_q.weight`", "a matrix with rows of whole NVFP4 blocks of 64", "[128, 48]"],
+        ),
+        (
+            |tensors| tensors.get_mut("blk.0.attn_norm.weight").expect("it is there").1 = NVFP4,
+            &["`blk.0.attn_norm.weight`", "a matrix", "[64]"],
+        ),
+    ];
+    for (change, said) in cases {
+        let (metadata, [_, mut coded]) = both_of_gguf("llama", Some(".scale"));
+        assert!(coded.contains_key(&format!("{q}.weight")));
+        // Room for what is said to be larger.
+        coded.values_mut().for_each(|(_, _, bytes)| bytes.resize(bytes.len() + 64, 0));
+        change(&mut coded);
+        let error = write_gguf(&metadata, &coded).expect_err("refused").to_string();
+        assert!(said.iter().all(|part| error.contains(part)), "{error}");
     }
 }
 

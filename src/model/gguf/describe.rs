@@ -3,6 +3,7 @@
 use super::{
     GgufFile,
     file::parse,
+    nvfp4,
     rope::{ROPE_TENSORS, rope},
     split,
 };
@@ -39,7 +40,8 @@ fn describe_files(files: Vec<GgufFile>, bytes: &[&[u8]], file_name: &str) -> Res
         .iter()
         .zip(bytes)
         .fold(Identity::default(), |identity, (file, bytes)| identity.with(&bytes[..file.header_bytes]));
-    let file = joined(files);
+    let mut file = joined(files);
+    nvfp4::scale(&mut file.tensors)?;
     let vocabulary = vocabulary(&file)?;
     let config = config(&file, bytes, file_name, &vocabulary)?;
     let read = RefCell::new(ROPE_TENSORS.map(str::to_owned).to_vec());

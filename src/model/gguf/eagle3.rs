@@ -5,6 +5,7 @@ use std::path::Path;
 use super::{
     describe::{numbers, vocabulary},
     file::{MAGIC, parse_beside},
+    nvfp4,
     rope::ROPE_TENSORS,
     split::model_name,
 };
@@ -49,7 +50,8 @@ pub(in crate::model) fn describe_hidden_state(
     bytes: &[u8],
     file_name: &str,
 ) -> Result<HiddenStateParts, ModelError> {
-    let (file, mut integers) = parse_beside(bytes, &[TOKENS])?;
+    let (mut file, mut integers) = parse_beside(bytes, &[TOKENS])?;
+    nvfp4::scale(&mut file.tensors)?;
     let config = numbers(&file, &[bytes], file_name, &vocabulary(&file)?, &EAGLE3)?;
     let key = |name: &str| format!("{}.{name}", EAGLE3.name);
     let flag = |name: &str| Ok::<bool, ModelError>(file.flag(&key(name))?.unwrap_or(false));

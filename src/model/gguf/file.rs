@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{
+    nvfp4,
     reader::Reader,
     rope::ROPE_TENSORS,
     tensor_type,
@@ -186,18 +187,17 @@ impl TensorEntry {
         shape.reverse();
         let number = reader.u32(what)?;
         let is_integers = number == tensor_type::I64 && integers.contains(&name.as_str());
+        let offset = reader.u64(what)?;
+        if number == nvfp4::NUMBER {
+            return Ok(Self { info: nvfp4::tensor(&name, shape)?, name, offset, is_integers });
+        }
         let format = if is_integers { WeightFormat::F32 } else { tensor_type::format_of(&name, number)? };
         if is_integers {
             shape.push(2);
         }
-        let offset = reader.u64(what)?;
         let len = tensor_bytes(&name, &shape, format)?;
-        Ok(Self {
-            info: TensorInfo { shape, format, file: 0, bytes: 0..len, scales: None },
-            name,
-            offset,
-            is_integers,
-        })
+        let info = TensorInfo { shape, format, file: 0, bytes: 0..len, scales: None };
+        Ok(Self { info, name, offset, is_integers })
     }
 }
 

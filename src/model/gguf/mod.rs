@@ -8,6 +8,7 @@ mod describe;
 mod eagle3;
 mod encode;
 mod file;
+mod nvfp4;
 mod reader;
 mod rope;
 mod split;

@@ -33,6 +33,13 @@ impl Model {
         if self.container == Container::Folder {
             return Err(ModelError::unsupported("inflation", "a model in a folder", "GGUF files"));
         }
+        if let Some((name, _)) = self.tensors.iter().find(|(_, info)| info.scales.is_some()) {
+            return Err(ModelError::unsupported(
+                format_args!("inflation of tensor `{name}`"),
+                "NVFP4",
+                "formats whose scales lie with their codes",
+            ));
+        }
         let place = fs::canonicalize(path).ok();
         let own = self.files().iter().map(|file| fs::canonicalize(file.path()).ok());
         if place.is_some() && own.into_iter().any(|own| own == place) {
