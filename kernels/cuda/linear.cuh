@@ -535,7 +535,7 @@ YGG_KERNEL(ygg_gated_join, YggLinear, YGG_LINEAR_THREADS) { ygg::join_linear<tru
 
 // Which layouts kernels are wanted for: bits as in ygg_kernels::cuda::packing. All, where nothing else is said.
 #ifndef YGG_LAYOUTS
-#define YGG_LAYOUTS 127
+#define YGG_LAYOUTS 255
 #endif
 
 #if YGG_LAYOUTS & 1
@@ -552,6 +552,9 @@ YGG_LINEARS(centred, ygg::Centred)
 #endif
 #if YGG_LAYOUTS & 8
 YGG_LINEARS(nibbles_wide, ygg::NibblesWide)
+#endif
+#if YGG_LAYOUTS & 128
+YGG_LINEARS(fives_wide, ygg::FivesWide)
 #endif
 #if YGG_LAYOUTS & 16
 YGG_LINEARS(bytes, ygg::Bytes)

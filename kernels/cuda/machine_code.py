@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Layouts of packed weights whose products are joined with sums of inputs.
-WITH_MINIMA = {"nibbles", "nibbles_wide"}
+WITH_MINIMA = {"nibbles", "nibbles_wide", "fives_wide"}
 # Of a multiprocessor: most warps, most blocks, bytes of shared memory (CUDA programming guide, technical specifications by compute
 # capability), and those that every block takes in addition to what its code says.
 MULTIPROCESSORS = {

@@ -85,6 +85,11 @@ YGG_DEVICE Words2 load_streamed(const Words2* from) {
     asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
     return v;
 }
+YGG_DEVICE u32 load_streamed(const u32* from) {
+    u32 v;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
 // 16 bytes, or 4, that kernels before wrote. The emulation counts them as it counts those above.
 YGG_DEVICE Words4 load_words(const Words4* from) { return *from; }
 YGG_DEVICE float load_number(const float* from) { return *from; }

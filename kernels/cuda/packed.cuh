@@ -149,6 +149,49 @@ struct NibblesWide {
     }
 };
 
+// The same with codes of 5 bits: a tile's nibbles, then a word for each lane, of which bit 4 k + r + 16 i is the fifth of element i of register
+// r in fragment k.
+struct FivesWide {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
+    static constexpr bool HAS_OFFSET = true;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 8 || (is_gated && rows == 2) ? 1 : 2; }
+    static constexpr u32 TILE = WARP + WARP / 4; // of four words
+    struct Loaded {
+        Words4 codes;
+        Words4 scales[2]; // of outputs g and g + 8: scale and minimum of inputs below 32, then of the others
+        u32 fifths;
+    };
+    struct Source {
+        const Words4* codes;
+        const u32* fifths;
+        const Words4* scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        const Words4* of_tile = static_cast<const Words4*>(codes) + tile * TILE;
+        return {of_tile + lane(), reinterpret_cast<const u32*>(of_tile + WARP) + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 2) + lane() / 4 * 2};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes = load_streamed(from.codes + ahead * TILE);
+        to.fifths = load_streamed(from.fifths + ahead * (4 * TILE));
+        to.scales[0] = load_streamed(from.scales + ahead * (WARP / 2));
+        to.scales[1] = load_streamed(from.scales + ahead * (WARP / 2) + 1);
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        nibble_fragment(a, word_of(from.codes, k));
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 at = 4 * k + r;
+            a[r] = masked_xor(at < 4 ? from.fifths << (4 - at) : from.fifths >> (at - 4), 0x00100010u, a[r]);
+        }
+    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        const Words4& scales = from.scales[half];
+        return nibble_scale(bits_to_float(i == 0 ? scales.x : scales.z), bits_to_float(i == 0 ? scales.y : scales.w));
+    }
+};
+
 // Signed bytes with a scale per output and 32 inputs, as halves. A lane's 32 bytes are 8 words, two for each 16 inputs: registers 0
 // and 1, then 2 and 3.
 struct Bytes {

@@ -76,9 +76,9 @@ pub(super) fn cuda_stack_bytes(format: WeightFormat, rows: usize, columns: usize
     codes + scales
 }
 
-/// Rows that are embedded, as the model's file has them.
+/// Rows that are embedded, as the model's file has them where kernels decode that.
 pub(super) fn cuda_rows_bytes(format: WeightFormat, rows: usize, columns: usize) -> usize {
-    let row = format.row_bytes(columns).expect("the model's loader has checked sizes");
+    let row = Layout::of_rows(format).row_bytes(columns).expect("the model's loader has checked sizes");
     (rows * row).next_multiple_of(ALIGNMENT)
 }
 

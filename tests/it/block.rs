@@ -246,13 +246,15 @@ fn trees_are_the_best_of_their_size() {
 #[test]
 fn noise_ranks_the_candidates_of_every_place() {
     let mut moved = 0;
+    // Emulation is slow.
+    let seeds = if is_cuda() { 3 } else { 20 };
     for name in HEADS {
         let sets = sets(name);
         let text = expected(name).token_ids.len();
         let (_, Seen(plain)) = proposed(name, &sets, &by_node(1), None);
         let all = StepShape { top_k: 64, ..by_node(1) };
         let (_, Seen(known)) = proposed(name, &sets, &all, None);
-        for seed in 0..20 {
+        for seed in 0..seeds {
             let sampling = Sampling { temperature: 1.0, seed, ..Sampling::GREEDY };
             let coupling = Coupling::of(sampling).expect("drawn");
             let (_, Seen(seen)) = proposed(name, &sets, &by_node(1), Some(coupling));
@@ -267,7 +269,8 @@ fn noise_ranks_the_candidates_of_every_place() {
             moved += usize::from(seen[0].1[0].token != plain[0].1[0].token);
         }
     }
-    assert!(moved > 10, "noise changed {moved} of {} first candidates", 20 * HEADS.len());
+    let all = seeds as usize * HEADS.len();
+    assert!(moved > all / 12, "noise changed {moved} of {all} first candidates");
 }
 
 /// Neither the parts in which a text was read nor threads change a bit of a block.

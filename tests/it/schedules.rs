@@ -142,10 +142,11 @@ fn in_two_requests([plain, ahead]: [&mut Decoder; 2], prompt: &[u32], dice: &mut
 
 #[test]
 fn heads_drafted_ahead_change_no_tree() {
-    let mut heads = 0;
+    let (mut heads, mut case) = (0, 0);
     // Emulation is slow.
     let cases = part(if is_cuda() { 4 } else { 80 });
-    for case in 0..cases {
+    // Of a few cases most may have short contexts, where little is drafted.
+    while case < cases || (heads <= 10 * cases && case < 3 * cases) {
         let mut dice = Dice::new(1_000 + case);
         let model = dice.pick(models());
         let class = model.any_class(&mut dice);
@@ -165,6 +166,7 @@ fn heads_drafted_ahead_change_no_tree() {
             (open(Schedule::Plain, 1), open(Schedule::HeadAhead, 1 + case as usize % 2));
         let what = format!("case {case}, {} on {class}, {shape:?}", model.name);
         heads += in_two_requests([&mut plain, &mut ahead], &prompt, &mut dice, &what).heads;
+        case += 1;
     }
     assert!(heads > 10 * cases, "{heads} heads were taken from the step before: too few to show anything");
 }

@@ -499,6 +499,12 @@ static float of_nibbles_wide(const u8* codes, const u8* scales, u32 n, u32 k) {
     const std::size_t scale = n % 8 * 4 + n / 8 * 2 + k / 32;
     return nibble_code(codes, n, k) * at<float>(scales, 2 * scale) + at<float>(scales, 2 * scale + 1);
 }
+static float of_fives_wide(const u8* codes, const u8* scales, u32 n, u32 k) {
+    const Place p(n, k);
+    const u32 fifth = at<u32>(codes + 512, p.lane) >> (4 * p.fragment + p.reg + 16 * p.half) & 1u;
+    const std::size_t scale = n % 8 * 4 + n / 8 * 2 + k / 32;
+    return (nibble_code(codes, n, k) + 16.0f * static_cast<float>(fifth)) * at<float>(scales, 2 * scale) + at<float>(scales, 2 * scale + 1);
+}
 static float of_bytes(const u8* codes, const u8* scales, u32 n, u32 k) {
     return byte_code(codes, n, k) * half_value(at<u16>(scales, n % 8 * 4 + n / 8 * 2 + k / 32));
 }
@@ -508,7 +514,8 @@ static float of_bytes_wide(const u8* codes, const u8* scales, u32 n, u32 k) {
 static const Layout LAYOUTS[] = {
     {"bf16", 2048, 0, of_sixteen<false>},       {"f16", 2048, 0, of_sixteen<true>},       {"nibbles", 512, 128, of_nibbles},
     {"centred", 512, 64, of_centred},
-    {"nibbles_wide", 512, 256, of_nibbles_wide}, {"bytes", 1024, 64, of_bytes}, {"bytes_wide", 1024, 256, of_bytes_wide},
+    {"nibbles_wide", 512, 256, of_nibbles_wide}, {"fives_wide", 640, 256, of_fives_wide},
+    {"bytes", 1024, 64, of_bytes}, {"bytes_wide", 1024, 256, of_bytes_wide},
 };
 
 // Random codes, and scales as small as what they multiply is large.
@@ -552,7 +559,7 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
         run("ygg_prepare", {width, 1, 1}, YGG_ROW_THREADS, 0, prepare);
         const std::string kind = is_gated ? "ygg_gated_" : "ygg_linear_", name = kind + layout.name + "_w" + std::to_string(width);
         // As the backend says.
-        const bool is_large = std::strncmp(layout.name, "nibbles", 7) == 0 || std::strcmp(layout.name, "bytes_wide") == 0;
+        const bool is_large = std::strncmp(layout.name, "nibbles", 7) == 0 || std::strstr(layout.name, "wide");
         const bool is_wide = width > (is_gated && is_large ? 8u : 16u);
         const u32 of_block = is_wide ? YGG_WIDE_TILES / (is_gated ? 2 : 1) : 1, blocks = (tiles_n + of_block - 1) / of_block;
         // Blocks that take pairs of parts of the inputs, and a join after them; blocks that take all of the inputs. One thing each, or several.

@@ -681,6 +681,10 @@ YGG_DEVICE Words2 load_streamed(const Words2* from) {
     ygg_emulation::note_load(from, 8);
     return *from;
 }
+YGG_DEVICE u32 load_streamed(const u32* from) {
+    ygg_emulation::note_load(from, 4);
+    return *from;
+}
 YGG_DEVICE u32 masked_xor(u32 x, u32 mask, u32 bits) { return (x & mask) ^ bits; }
 YGG_DEVICE u32 fma_bf16(u32 a, u32 b, u32 c) {
     auto half = [&](u32 shift) {

@@ -12,8 +12,9 @@
 //! | [`Centred`](Layout::Centred) | `q4_0` | 4 words, nibbles `r` and `r + 4` are register `r`; 8 is zero | f16 scale per output and 32 inputs |
 //! | [`Nibbles`](Layout::Nibbles) | `q4_1` | the same, 0 is zero | f16 scale and minimum per output and 32 inputs |
 //! | [`NibblesWide`](Layout::NibblesWide) | `q4_k` | the same | f32 scale and minimum per output and 32 inputs |
-//! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
-//! | [`BytesWide`](Layout::BytesWide) | `q6_k` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
+//! | [`FivesWide`](Layout::FivesWide) | `q5_k`, `q5_1` | the same, then a word of fifth bits, that of element `i` of register `r` in fragment `k` at `4 k + r + 16 i` | the same |
+//! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0`, `iq4_nl` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
+//! | [`BytesWide`](Layout::BytesWide) | `q6_k`, `q3_k`, `mxfp4`, `iq1`, `iq2`, `iq3` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
 //! | [`F32`](Layout::F32) | f32 | rows as they are | none |
 
 use half::f16;
@@ -35,6 +36,8 @@ const LANES: usize = abi::YGG_WARP as usize;
 const FRAGMENT_K: usize = 16;
 /// Inputs with one scale, but for [`Layout::BytesWide`].
 const SCALED: usize = 32;
+/// Bytes of a tile's nibbles.
+const NIBBLES: usize = TILE_K * TILE_N / 2;
 
 /// How a packed matrix lies in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +54,8 @@ pub enum Layout {
     Nibbles,
     /// 4 bits, scale and minimum as f32.
     NibblesWide,
+    /// 5 bits, scale and minimum as f32.
+    FivesWide,
     /// 8 bits, scales as halves.
     Bytes,
     /// 8 bits, scales as f32 of 16 inputs each.
@@ -59,19 +64,20 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::F32,
         Self::Bf16,
         Self::F16,
         Self::Centred,
         Self::Nibbles,
         Self::NibblesWide,
+        Self::FivesWide,
         Self::Bytes,
         Self::BytesWide,
     ];
 
     /// Formats that have one.
-    pub const FORMATS: [WeightFormat; 9] = [
+    pub const FORMATS: [WeightFormat; 21] = [
         WeightFormat::F32,
         WeightFormat::F16,
         WeightFormat::BF16,
@@ -81,6 +87,18 @@ impl Layout {
         WeightFormat::Q4_1,
         WeightFormat::Q4_K,
         WeightFormat::Q6_K,
+        WeightFormat::Q5_K,
+        WeightFormat::Q5_1,
+        WeightFormat::Q3_K,
+        WeightFormat::IQ4_NL,
+        WeightFormat::MXFP4,
+        WeightFormat::IQ3_XXS,
+        WeightFormat::IQ3_S,
+        WeightFormat::IQ2_XXS,
+        WeightFormat::IQ2_XS,
+        WeightFormat::IQ2_S,
+        WeightFormat::IQ1_S,
+        WeightFormat::IQ1_M,
     ];
 
     /// The layout of a format. It loses nothing: every value of the file can be computed from it.
@@ -95,11 +113,33 @@ impl Layout {
             WeightFormat::Q4_0 => Self::Centred,
             WeightFormat::Q4_1 => Self::Nibbles,
             WeightFormat::Q4_K => Self::NibblesWide,
-            WeightFormat::Q8_0 | WeightFormat::Q5_0 => Self::Bytes,
-            WeightFormat::Q6_K => Self::BytesWide,
+            WeightFormat::Q5_K | WeightFormat::Q5_1 => Self::FivesWide,
+            WeightFormat::Q8_0 | WeightFormat::Q5_0 | WeightFormat::IQ4_NL => Self::Bytes,
+            WeightFormat::Q6_K
+            | WeightFormat::Q3_K
+            | WeightFormat::MXFP4
+            | WeightFormat::IQ3_XXS
+            | WeightFormat::IQ3_S
+            | WeightFormat::IQ2_XXS
+            | WeightFormat::IQ2_XS
+            | WeightFormat::IQ2_S
+            | WeightFormat::IQ1_S
+            | WeightFormat::IQ1_M => Self::BytesWide,
             other => panic!("no layout for {other} weights"),
         }
     }
+
+    /// The format that rows of an embedding lie in, which are read one by one: the file's where a kernel decodes it, else
+    /// F32.
+    pub fn of_rows(format: WeightFormat) -> WeightFormat {
+        match Self::FORMATS[..Self::DECODED].contains(&format) {
+            true => format,
+            false => WeightFormat::F32,
+        }
+    }
+
+    /// The formats that `embedding_element` of the kernels decodes: the first of all.
+    const DECODED: usize = 9;
 
     /// As kernels are named.
     pub const fn name(self) -> &'static str {
@@ -110,6 +150,7 @@ impl Layout {
             Self::Centred => "centred",
             Self::Nibbles => "nibbles",
             Self::NibblesWide => "nibbles_wide",
+            Self::FivesWide => "fives_wide",
             Self::Bytes => "bytes",
             Self::BytesWide => "bytes_wide",
         }
@@ -126,6 +167,7 @@ impl Layout {
             Self::Bytes => 16,
             Self::BytesWide => 32,
             Self::Centred => 64,
+            Self::FivesWide => 128,
         }
     }
 
@@ -163,6 +205,7 @@ impl Layout {
             Self::Centred => (ELEMENTS / 2, ELEMENTS / SCALED * 2),
             Self::Nibbles => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
             Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
+            Self::FivesWide => (NIBBLES + ELEMENTS / 8, ELEMENTS / SCALED * 8),
             Self::Bytes => (ELEMENTS, ELEMENTS / SCALED * 2),
             Self::BytesWide => (ELEMENTS, ELEMENTS / FRAGMENT_K * 4),
         }
@@ -273,6 +316,11 @@ impl<'a> Stack<'a> {
                 Layout::F32 => unreachable!("rows are copied"),
                 Layout::Bf16 | Layout::F16 => tile.pack_halves(codes),
                 Layout::Centred | Layout::Nibbles | Layout::NibblesWide => tile.pack_nibbles(codes),
+                Layout::FivesWide => {
+                    let (nibbles, fifths) = codes.split_at_mut(NIBBLES);
+                    tile.pack_nibbles(nibbles);
+                    tile.pack_fifths(fifths);
+                }
                 Layout::Bytes | Layout::BytesWide => tile.pack_bytes(codes),
             }
             tile.pack_scales(layout, scales);
@@ -380,7 +428,21 @@ impl Tile<'_> {
                 let (output, input) = place(k, lane, r);
                 for i in 0..2 {
                     let code = self.decoded.codes[output][input + i];
-                    bits |= u32::from(code) << (4 * r + 16 * i);
+                    bits |= u32::from(code & 15) << (4 * r + 16 * i);
+                }
+            }
+            bytes.copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+
+    fn pack_fifths(&self, codes: &mut [u8]) {
+        for (lane, bytes) in codes.chunks_exact_mut(4).enumerate() {
+            let mut bits = 0_u32;
+            for (k, r) in (0..4).flat_map(|k| (0..4).map(move |r| (k, r))) {
+                let (output, input) = place(k, lane, r);
+                for i in 0..2 {
+                    let fifth = u32::from(self.decoded.codes[output][input + i]) >> 4 & 1;
+                    bits |= fifth << (4 * k + r + 16 * i);
                 }
             }
             bytes.copy_from_slice(&bits.to_le_bytes());
@@ -409,7 +471,7 @@ impl Tile<'_> {
                     bytes[2..].copy_from_slice(&f16::from_f32(m).to_le_bytes());
                 }
             }
-            Layout::NibblesWide => {
+            Layout::NibblesWide | Layout::FivesWide => {
                 for (i, bytes) in scales.chunks_exact_mut(8).enumerate() {
                     let (d, m) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
                     bytes[..4].copy_from_slice(&d.to_le_bytes());
@@ -482,6 +544,13 @@ mod tests {
                     code * float_in(&scales[at..]) + float_in(&scales[at + 4..])
                 }
             }
+            Layout::FivesWide => {
+                let word = |at: usize| u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
+                let low = word(t * 640 + lane * 16 + k * 4) >> (4 * (r + 4 * i)) & 15;
+                let fifth = word(t * 640 + 512 + lane * 4) >> (4 * k + r + 16 * i) & 1;
+                let at = t * 256 + (output % 8 * 4 + output / 8 * 2 + in_32) * 8;
+                (low + 16 * fifth) as f32 * float_in(&scales[at..]) + float_in(&scales[at + 4..])
+            }
             Layout::Bytes | Layout::BytesWide => {
                 let at = t * 1024 + in_32 * 512 + lane * 16 + k % 2 * 8 + r / 2 * 4 + r % 2 * 2 + i;
                 let code = f32::from(codes[at].cast_signed());
@@ -513,6 +582,17 @@ mod tests {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert!(sorted.into_iter().eq(0..heads * head_dim), "every row is there once");
+    }
+
+    /// Kernels take 7 bits of a code.
+    #[test]
+    fn codes_with_wide_scales_have_seven_bits() {
+        for format in Layout::FORMATS.into_iter().filter(|format| Layout::of(*format) == Layout::BytesWide) {
+            let coding = format.coding().expect("a format of codes");
+            let values = (0..1_u16 << coding.bits).map(|code| coding.value(code as u8));
+            assert!(values.clone().all(|value| (-64..64).contains(&value)), "{format}");
+            assert!(!coding.has_min(), "{format}");
+        }
     }
 
     #[test]

@@ -78,6 +78,7 @@ fn fragment_format(layout: Layout) -> u32 {
         | Layout::Centred
         | Layout::Nibbles
         | Layout::NibblesWide
+        | Layout::FivesWide
         | Layout::Bytes
         | Layout::BytesWide => YGG_FRAGMENT_BF16,
     }
@@ -240,13 +241,14 @@ impl<'a> Launches<'a> {
 
     fn embed(&self, step: YggStep, weight: WeightId, out: YggRows) -> Result<Vec<Launch>, BackendError> {
         let spec = &self.program.weights[weight.0 as usize];
-        let row_bytes = spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
+        let format = Layout::of_rows(spec.format);
+        let row_bytes = format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
         let params = YggEmbed {
             step,
             tokens: self.input(self.at.words.tokens),
             matrix: self.weights.rows(weight) as *const u8,
             row_bytes: row_bytes as u64,
-            format: embedding_format(spec.format),
+            format: embedding_format(format),
             out,
         };
         self.by_rows("ygg_embed", out.rows, params)
@@ -573,6 +575,6 @@ fn embedding_format(format: WeightFormat) -> u32 {
         WeightFormat::Q4_1 => YGG_EMBEDDING_Q4_1,
         WeightFormat::Q4_K => YGG_EMBEDDING_Q4_K,
         WeightFormat::Q6_K => YGG_EMBEDDING_Q6_K,
-        other => unreachable!("{other} weights are refused when programs are loaded"),
+        other => unreachable!("rows of {other} are uploaded as f32"),
     }
 }

@@ -178,8 +178,9 @@ impl CudaExecutables {
         let weight = super::embedding(program)?;
         let WeightId(number) = weight;
         let spec = &program.weights[number as usize];
-        let row_bytes = spec.format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
-        Some(EmbeddingRows { at: self.weights.rows(weight), format: spec.format, row_bytes })
+        let format = Layout::of_rows(spec.format);
+        let row_bytes = format.row_bytes(spec.columns).expect("the model's loader has checked sizes");
+        Some(EmbeddingRows { at: self.weights.rows(weight), format, row_bytes })
     }
 }
 

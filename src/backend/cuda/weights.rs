@@ -340,7 +340,13 @@ impl<'a> Part<'a> {
                     None => stack,
                 })
             }
-            Key::Rows(id) => Self::Rows(matrix((id, &stored[0]))?.bytes()),
+            Key::Rows(id) => {
+                let matrix = matrix((id, &stored[0]))?;
+                match Layout::of_rows(matrix.format()) == matrix.format() {
+                    true => Self::Rows(matrix.bytes()),
+                    false => Self::of_floats(values(&matrix)),
+                }
+            }
             Key::Vector(id) => Self::of_floats(crate::backend::vector(&[*id], specs, source)?),
             Key::Biases(ids, order) => {
                 let biases = crate::backend::vector(ids, specs, source)?;
@@ -359,6 +365,14 @@ impl<'a> Part<'a> {
     fn stack_bytes(stack: &Stack<'_>) -> (usize, usize) {
         stack.layout().stack_bytes(stack.outputs(), stack.columns())
     }
+}
+
+/// All elements of a matrix, row after row.
+fn values(matrix: &Matrix<'_>) -> Vec<f32> {
+    let mut values = vec![0.0; matrix.rows() * matrix.columns()];
+    let rows = values.chunks_exact_mut(matrix.columns());
+    rows.enumerate().for_each(|(n, row)| matrix.format().dequantise_row(matrix.row(n), row));
+    values
 }
 
 /// Copies through two pinned buffers in turn: one is filled while the other travels.
