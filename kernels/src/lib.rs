@@ -51,5 +51,5 @@ pub use kv::{
 };
 pub use nonlinearity::Nonlinearity;
 pub use rope::{Rope, RopePairing, RopeTable};
-pub use routing::{Gating, Routes, Routing};
+pub use routing::{Gating, RouteVector, Routes, Routing};
 pub use rows::{Norm, Rows, RowsMut};

@@ -21,8 +21,44 @@ impl Gating {
     }
 }
 
+/// A number for each expert, `[E]`, that a router has in addition to its matrix; `T` is where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteVector<T> {
+    /// Added to weights where experts are chosen; no part of a weight.
+    Bias(T),
+    /// Factors of the weights, after they were divided by their sum.
+    Factors(T),
+}
+
+impl<T> RouteVector<T> {
+    /// Where they are.
+    pub const fn place(&self) -> &T {
+        let (Self::Bias(place) | Self::Factors(place)) = self;
+        place
+    }
+
+    /// The same, elsewhere.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> RouteVector<U> {
+        match self {
+            Self::Bias(place) => RouteVector::Bias(to(place)),
+            Self::Factors(place) => RouteVector::Factors(to(place)),
+        }
+    }
+}
+
+impl<'a> RouteVector<&'a [f32]> {
+    /// What is added where experts are chosen, and the factors of weights.
+    pub(crate) fn apart(vector: Option<Self>) -> [Option<&'a [f32]>; 2] {
+        match vector {
+            None => [None, None],
+            Some(Self::Bias(bias)) => [Some(bias), None],
+            Some(Self::Factors(factors)) => [None, Some(factors)],
+        }
+    }
+}
+
 /// Which experts a row uses and with what weights, by a score for each: those of the largest scores, of equal ones the
-/// lowest numbers. With a bias, those of the largest sums of weight and bias; the bias is no part of a weight.
+/// lowest numbers. With a bias, those of the largest sums of weight and bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Routing {
     /// Experts of a row, at least 1.
@@ -46,14 +82,17 @@ impl Routing {
 
     /// # Panics
     /// If shapes disagree.
-    pub(crate) fn check(&self, scores: Rows<'_>, bias: Option<&[f32]>, out: &RowsMut<'_>) {
+    pub(crate) fn check(&self, scores: Rows<'_>, vector: Option<RouteVector<&[f32]>>, out: &RowsMut<'_>) {
         let experts = scores.columns();
         assert!(
             (1..=experts.min(Self::MOST_USED)).contains(&self.used),
             "{} of {experts} experts",
             self.used
         );
-        assert!(bias.is_none_or(|bias| bias.len() == experts), "a bias for each of {experts} experts");
+        assert!(
+            vector.is_none_or(|vector| vector.place().len() == experts),
+            "a number for each of {experts} experts"
+        );
         assert!(
             out.width() == scores.width() && out.columns() == self.columns(),
             "routes of {} rows",

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use ygg_kernels::{Scoring, StateForm};
+use ygg_kernels::{RouteVector, Scoring, StateForm};
 
 use super::{Graph, Head, HeadTokens, Norm, Op, Operand, Program, Step, ValueId, WeightId, WeightSpec};
 
@@ -44,12 +44,16 @@ fn attributes(weights: &[WeightSpec], op: &Op) -> String {
             };
             format!(" layer={layer} {} {order}{steps}", names.join("|"))
         }
-        Op::Route { routing, bias } => {
+        Op::Route { routing, vector } => {
             let ygg_kernels::Routing { used, gating, normalised, scale } = routing;
-            let bias = bias.map_or(String::new(), |bias| format!(" biased by {}", weight_name(bias)));
+            let vector = match vector {
+                None => String::new(),
+                Some(RouteVector::Bias(bias)) => format!(" biased by {}", weight_name(*bias)),
+                Some(RouteVector::Factors(factors)) => format!(" times {}", weight_name(*factors)),
+            };
             let normalised = if normalised.is_some() { " normalised" } else { "" };
             let scale = if *scale == 1.0 { String::new() } else { format!(" scale={scale}") };
-            format!(" {} used={used}{normalised}{scale}{bias}", gating.name())
+            format!(" {} used={used}{normalised}{scale}{vector}", gating.name())
         }
         Op::RoutedGated { function, experts, biases } => {
             let bias = if biases.is_empty() { "" } else { " biased" };

@@ -1,7 +1,8 @@
 //! The ops of a graph: what each takes and what it gives.
 
 use ygg_kernels::{
-    Nonlinearity, Routing, Scoring, ShortConv, StateForm, StateRule, candidates::candidate_columns,
+    Nonlinearity, RouteVector, Routing, Scoring, ShortConv, StateForm, StateRule,
+    candidates::candidate_columns,
 };
 
 use super::{ConvSpec, Dtype, Graph, HeadTokens, RopeId, Rows, StateSpec, ValueType, WeightId};
@@ -146,8 +147,8 @@ pub enum Op {
     Route {
         /// How they follow from scores.
         routing: Routing,
-        /// Vector `[E]` that is added where experts are chosen, but not to their weights.
-        bias: Option<WeightId>,
+        /// Vector `[E]` that decides with scores, or scales weights.
+        vector: Option<RouteVector<WeightId>>,
     },
     /// `(x [W, K], routes [W, 2 k]) -> [W, k * N]`: of each row and each of its experts
     /// `function(x · gateᵀ + b) * (x · upᵀ + b')`.
@@ -459,7 +460,7 @@ impl Op {
                 }
                 Ok(ValueType::activation(operands[0].rows, shape.values()))
             }
-            Op::Route { routing, bias } => {
+            Op::Route { routing, vector } => {
                 count(1, "scores")?;
                 let experts = operands[0].columns;
                 if !is(0, Dtype::F32) || !(1..=experts.min(Routing::MOST_USED)).contains(&routing.used) {
@@ -473,8 +474,8 @@ impl Op {
                 if !divisor || !routing.scale.is_finite() {
                     return Err(refuse("a finite factor, and a divisor above 0".into()));
                 }
-                if !bias.is_none_or(|bias| is_vector(bias, experts)) {
-                    return Err(refuse(format!("a bias for each of {experts} experts")));
+                if !vector.is_none_or(|vector| is_vector(*vector.place(), experts)) {
+                    return Err(refuse(format!("a number for each of {experts} experts")));
                 }
                 Ok(ValueType::activation(operands[0].rows, routing.columns()))
             }

@@ -48,7 +48,9 @@ impl Op {
             Op::RmsNorm(norm) => OpWeights::Gain(*norm),
             Op::ShortConv { taps, .. } => OpWeights::Vectors(std::slice::from_ref(taps)),
             Op::Recurrence { vectors, .. } => OpWeights::Vectors(vectors),
-            Op::Route { bias: Some(bias), .. } => OpWeights::Vectors(std::slice::from_ref(bias)),
+            Op::Route { vector: Some(vector), .. } => {
+                OpWeights::Vectors(std::slice::from_ref(vector.place()))
+            }
             Op::Attention { sinks: Some(sinks), .. } => OpWeights::Vectors(std::slice::from_ref(sinks)),
             Op::RoutedGated { experts, biases, .. } | Op::RoutedLinear { experts, biases } => {
                 OpWeights::Experts { experts, biases }
@@ -64,7 +66,7 @@ impl Op {
             | Op::Rope(_)
             | Op::AppendKv { .. }
             | Op::Attention { sinks: None, .. }
-            | Op::Route { bias: None, .. }
+            | Op::Route { vector: None, .. }
             | Op::Add
             | Op::Scale { .. }
             | Op::Softcap { .. }

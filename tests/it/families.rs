@@ -41,7 +41,7 @@ const DENSE: [&str; 12] = [
     "granitehybrid_attention",
 ];
 /// Those with experts, those whose rows have a state, and those with heads of two sizes, which a GPU refuses.
-const OF_PROCESSORS: [&str; 17] = [
+const OF_PROCESSORS: [&str; 18] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -57,6 +57,7 @@ const OF_PROCESSORS: [&str; 17] = [
     "qwen35moe",
     "gemma4",
     "gemma4_one_matrix",
+    "gemma4_moe",
     "granitehybrid",
     "granitehybrid_moe",
 ];

@@ -23,14 +23,15 @@ use crate::{
 /// What a device says of them.
 pub(crate) const OF_GPUS: &str = "shared_keys::a_gpu_refuses_heads_of_two_sizes_by_name";
 
-/// A model with both, for texts as long as those of other tests.
+/// A model with shared keys and such embeddings, for texts as long as those of other tests.
 pub(crate) fn sharing() -> &'static TinyModel {
     &models()[0]
 }
 
 fn models() -> &'static [TinyModel] {
-    static MODELS: OnceLock<[TinyModel; 1]> = OnceLock::new();
-    MODELS.get_or_init(|| [families::of_context("gemma4", MODEL_CONTEXT)])
+    static MODELS: OnceLock<[TinyModel; 2]> = OnceLock::new();
+    // The second has neither, but experts parallel to its MLPs.
+    MODELS.get_or_init(|| ["gemma4", "gemma4_moe"].map(|family| families::of_context(family, MODEL_CONTEXT)))
 }
 
 /// The last four tokens of a text, in one forward that leaves `skipped` out.
@@ -71,7 +72,7 @@ fn layers_whose_keys_others_read_are_never_left_out() {
 }
 
 #[test]
-fn no_drafter_over_shared_keys_changes_a_token() {
+fn no_drafter_of_gemma4_changes_a_token() {
     lossless::no_drafter_changes_a_token_of(models());
 }
 

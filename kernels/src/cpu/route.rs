@@ -7,7 +7,10 @@ use std::cmp::Ordering;
 /// Writes the route of one row by its scores.
 pub(super) struct Route<'a> {
     pub(super) scores: &'a [f32],
+    /// Added where experts are chosen.
     pub(super) bias: Option<&'a [f32]>,
+    /// Of weights.
+    pub(super) factors: Option<&'a [f32]>,
     pub(super) routing: &'a Routing,
     pub(super) out: &'a mut [f32],
 }
@@ -17,7 +20,7 @@ impl Work for Route<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let Self { scores, bias, routing: &Routing { used, gating, normalised, scale }, out } = self;
+        let Self { scores, bias, factors, routing: &Routing { used, gating, normalised, scale }, out } = self;
         let (numbers, weights) = out.split_at_mut(used);
         let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         // What a score weighs before it is divided: lanes beyond the scores weigh nothing.
@@ -78,5 +81,11 @@ impl Work for Route<'_> {
             None => mass,
         };
         weights.iter_mut().for_each(|weight| *weight = *weight / divisor * scale);
+        if let Some(factors) = factors {
+            weights
+                .iter_mut()
+                .zip(&*numbers)
+                .for_each(|(weight, number)| *weight *= factors[*number as usize]);
+        }
     }
 }

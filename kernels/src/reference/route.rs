@@ -1,11 +1,12 @@
 //! Routes of rows, and products with the matrices of the experts that they lead to.
 
 use super::{add_bias, gate};
-use crate::{Gating, Matrix, Nonlinearity, Routes, Routing, Rows, RowsMut};
+use crate::{Gating, Matrix, Nonlinearity, RouteVector, Routes, Routing, Rows, RowsMut};
 
 /// Chooses experts and their weights: `out` (`[W, 2 k]`) by `scores` (`[W, E]`).
-pub fn route(scores: Rows<'_>, bias: Option<&[f32]>, routing: &Routing, mut out: RowsMut<'_>) {
-    routing.check(scores, bias, &out);
+pub fn route(scores: Rows<'_>, vector: Option<RouteVector<&[f32]>>, routing: &Routing, mut out: RowsMut<'_>) {
+    routing.check(scores, vector, &out);
+    let [bias, factors] = RouteVector::apart(vector);
     for w in 0..scores.width() {
         let scores: Vec<f64> = scores.row(w).iter().map(|score| f64::from(*score)).collect();
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -31,7 +32,8 @@ pub fn route(scores: Rows<'_>, bias: Option<&[f32]>, routing: &Routing, mut out:
         for (place, expert) in experts.into_iter().enumerate() {
             let row = out.row(w);
             row[place] = expert as f32;
-            row[routing.used + place] = (weights[expert] / divisor * f64::from(routing.scale)) as f32;
+            let factor = routing.scale * factors.map_or(1.0, |factors| factors[expert]);
+            row[routing.used + place] = (weights[expert] / divisor * f64::from(factor)) as f32;
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::{linears, tiers};
 use proptest::prelude::*;
 use ygg_kernels::{
-    Gating, Matrix, Nonlinearity, Routes, Routing, Rows, RowsMut, WeightFormat,
+    Gating, Matrix, Nonlinearity, RouteVector, Routes, Routing, Rows, RowsMut, WeightFormat,
     cpu::{Epilogue, Kernels, PackedLinear, RoutedGated, RoutedLinear},
     reference,
     testing::{Noise, Scratch, bits, matrix},
@@ -19,14 +19,14 @@ const CLEAR: f32 = 1e-4;
 fn routed(
     kernels: Kernels,
     scores: &[f32],
-    bias: Option<&[f32]>,
+    vector: Option<RouteVector<&[f32]>>,
     experts: usize,
     routing: &Routing,
 ) -> Vec<f32> {
     let scores = Rows::new(scores, experts);
     let mut out = vec![f32::NAN; scores.width() * routing.columns()];
     for w in (0..scores.width()).rev() {
-        kernels.route(scores, bias, routing, w..w + 1, RowsMut::new(&mut out, routing.columns()));
+        kernels.route(scores, vector, routing, w..w + 1, RowsMut::new(&mut out, routing.columns()));
     }
     out
 }
@@ -47,23 +47,28 @@ fn routing() -> impl Strategy<Value = Routing> {
 proptest! {
     #[test]
     fn routes_are_the_references_and_equal_in_every_tier(
-        routing in routing(), experts in 9usize..150, width in 1usize..6, biased: bool, tied: bool, seed: u64,
+        routing in routing(), experts in 9usize..150, width in 1usize..6, kind in 0..3u8, tied: bool, seed: u64,
     ) {
         let mut noise = Noise::new(seed);
         // Halves: many are equal.
         let score = |noise: &mut Noise| if tied { noise.below(9) as f32 / 2.0 } else { 5.0 * noise.value() };
         let scores: Vec<f32> = (0..width * experts).map(|_| score(&mut noise)).collect();
-        let bias = biased.then(|| noise.values(experts));
-        let expected = routed(Kernels::portable(), &scores, bias.as_deref(), experts, &routing);
+        let numbers = noise.values(experts);
+        let vector = match kind {
+            0 => None,
+            1 => Some(RouteVector::Bias(&numbers[..])),
+            _ => Some(RouteVector::Factors(&numbers[..])),
+        };
+        let expected = routed(Kernels::portable(), &scores, vector, experts, &routing);
         for kernels in tiers() {
-            let found = routed(kernels, &scores, bias.as_deref(), experts, &routing);
+            let found = routed(kernels, &scores, vector, experts, &routing);
             prop_assert_eq!(bits(&found), bits(&expected), "{}", kernels.tier());
         }
         let mut judged = vec![0.0; expected.len()];
         let rows = Rows::new(&scores, experts);
-        reference::route(rows, bias.as_deref(), &routing, RowsMut::new(&mut judged, routing.columns()));
+        reference::route(rows, vector, &routing, RowsMut::new(&mut judged, routing.columns()));
         for (w, (found, judged)) in expected.chunks(2 * routing.used).zip(judged.chunks(2 * routing.used)).enumerate() {
-            if let Some(bias) = &bias {
+            if let Some(RouteVector::Bias(bias)) = vector {
                 let all = Routing { used: experts.min(Routing::MOST_USED), normalised: None, scale: 1.0, ..routing };
                 if all.used < experts {
                     continue;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ygg_kernels::cpu::PackedLinear;
+use ygg_kernels::{RouteVector, cpu::PackedLinear};
 
 use crate::ir::{Norm, Op, OpWeights, Program, Residence, WeightId};
 
@@ -46,6 +46,9 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
             OpWeights::Gain(norm) => Some(norm),
             OpWeights::Vectors(weights) => {
                 let uses = match step.op {
+                    Op::Route { vector: Some(RouteVector::Factors(_)), .. } => {
+                        ["factors of experts", "", "", "", ""]
+                    }
                     Op::Route { .. } => ["bias of a router", "", "", "", ""],
                     Op::Attention { .. } => ["sinks of heads", "", "", "", ""],
                     _ => ["taps", "decays of heads", "biases of steps", "biases of taps", "skips of heads"],

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ygg_kernels::{
-    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Recurrence, Rope, Routes, Routing, Rows,
-    ScanWeights, Scoring, ShortConv, StateForm, StateShape, StateWeights,
+    AppendKv, Attention, Nonlinearity, Norm, PartialsShape, Recurrence, Rope, RouteVector, Routes, Routing,
+    Rows, ScanWeights, Scoring, ShortConv, StateForm, StateShape, StateWeights,
     candidates::ranges,
     cpu::{
         Epilogue, FoundLayout, Kernels, PackedLinear, RoutedGated, RoutedLinear, TILE, Tuning,
@@ -47,7 +47,7 @@ enum Kind {
     Attention(Attending),
     ShortConv { layer: usize, taps: VectorId, x: Region, out: Region },
     Recurrence(RecurrenceStep),
-    Route { routing: Routing, bias: Option<VectorId>, scores: Region, out: Region },
+    Route { routing: Routing, vector: Option<RouteVector<VectorId>>, scores: Region, out: Region },
     RoutedGated { function: Nonlinearity, products: Routed },
     RoutedLinear(Routed),
     Add { a: Region, b: Region, out: Region },
@@ -188,9 +188,9 @@ impl CpuStep {
                 rates: (kv.states.shape.said() > 1).then(|| operand(2)),
                 out: region(&step.result),
             }),
-            Op::Route { routing, bias } => Kind::Route {
+            Op::Route { routing, vector } => Kind::Route {
                 routing: *routing,
-                bias: bias.map(|bias| weights.vector_id(&[bias])),
+                vector: vector.map(|vector| vector.map(|id| weights.vector_id(&[id]))),
                 scores: operand(0),
                 out: region(&step.result),
             },
@@ -432,11 +432,11 @@ impl CpuStep {
                     kernels.recurrence(&rule, units, forward.scratch(worker), forward.write(out));
                 }
             }
-            Kind::Route { routing, bias, scores, out } => {
-                let bias = bias.map(|bias| weights.vector(bias));
+            Kind::Route { routing, vector, scores, out } => {
+                let vector = vector.map(|vector| vector.map(|id| weights.vector(id)));
                 kernels.route(
                     forward.read(scores),
-                    bias,
+                    vector,
                     routing,
                     worker.share(out.rows),
                     forward.write(out),

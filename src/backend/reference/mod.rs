@@ -285,9 +285,10 @@ impl ReferenceReplay {
                 };
                 kernels::recurrence(&rule, write());
             }
-            Op::Route { routing, bias } => {
-                let bias = bias.map(|bias| self.executables.vector(&[bias]));
-                kernels::route(read(0), bias.as_deref(), routing, write());
+            Op::Route { routing, vector } => {
+                let numbers = vector.map(|vector| self.executables.vector(&[*vector.place()]));
+                let vector = vector.zip(numbers.as_deref()).map(|(vector, numbers)| vector.map(|_| numbers));
+                kernels::route(read(0), vector, routing, write());
             }
             Op::RoutedGated { experts, biases, .. } | Op::RoutedLinear { experts, biases } => {
                 let biases = (!biases.is_empty()).then(|| self.executables.vector(biases));

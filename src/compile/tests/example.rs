@@ -4,7 +4,8 @@ use std::f32::consts::FRAC_1_SQRT_2;
 
 use proptest::prelude::*;
 use ygg_kernels::{
-    Gating, Nonlinearity, RopePairing, Routing, Scoring, StateForm, StateRule, StateShape, WeightFormat,
+    Gating, Nonlinearity, RopePairing, RouteVector, Routing, Scoring, StateForm, StateRule, StateShape,
+    WeightFormat,
 };
 
 use crate::ir::{
@@ -367,9 +368,14 @@ impl Small {
 
     /// Experts that rows choose two of by the second matrix: the first two matrices in turn, with biases, joined.
     pub(super) fn experts(&mut self, x: ValueId) -> ValueId {
+        self.experts_by(x, RouteVector::Bias(WeightId(4)))
+    }
+
+    /// The same, whose router has this vector.
+    pub(super) fn experts_by(&mut self, x: ValueId, vector: RouteVector<WeightId>) -> ValueId {
         let scores = self.linear(1, x);
         let routing = Routing { used: 2, gating: Gating::Softmax, normalised: Some(0.0), scale: 1.5 };
-        let routes = self.add(Op::Route { routing, bias: Some(WeightId(4)) }, &[scores]);
+        let routes = self.add(Op::Route { routing, vector: Some(vector) }, &[scores]);
         let experts: Vec<_> = [0, 1].into_iter().cycle().take(16).map(WeightId).collect();
         let biases = vec![WeightId(4); experts.len()];
         let function = Nonlinearity::ClampedSilu;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ygg_kernels::{
-    Gating, Nonlinearity, RopePairing, Routing, Scoring, StateForm, StateRule, StateShape,
+    Gating, Nonlinearity, RopePairing, RouteVector, Routing, Scoring, StateForm, StateRule, StateShape,
     reference::{capped, gated},
 };
 
@@ -321,8 +321,11 @@ impl Model<'_> {
     }
 
     /// Of every row the numbers of the experts of the largest values, ascending, and their weights.
-    fn routes(&self, scores: &Matrix, routing: &Routing, bias: Option<WeightId>) -> Matrix {
-        let bias = bias.map(|bias| self.weight_row(bias, 0));
+    fn routes(&self, scores: &Matrix, routing: &Routing, vector: Option<RouteVector<WeightId>>) -> Matrix {
+        let row = |id: &WeightId| self.weight_row(*id, 0);
+        let bias = vector.as_ref().filter(|v| matches!(v, RouteVector::Bias(_))).map(|v| row(v.place()));
+        let factors =
+            vector.as_ref().filter(|v| matches!(v, RouteVector::Factors(_))).map(|v| row(v.place()));
         let routed = |_: usize, scores: &[f64]| {
             // Random graphs make scores whose exponentials no number holds.
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -339,7 +342,9 @@ impl Model<'_> {
             experts.sort_unstable();
             let sum: f64 = experts.iter().map(|expert| weight(*expert)).sum();
             let divisor = routing.normalised.map_or(1.0, |least| sum + f64::from(least));
-            let weights = experts.iter().map(|expert| weight(*expert) / divisor * f64::from(routing.scale));
+            let factor = |expert: usize| factors.as_ref().map_or(1.0, |factors| factors[expert]);
+            let scale = f64::from(routing.scale);
+            let weights = experts.iter().map(|expert| weight(*expert) / divisor * scale * factor(*expert));
             experts.iter().map(|expert| *expert as f64).chain(weights).collect()
         };
         scores.map_rows(routed)
@@ -515,7 +520,7 @@ impl Model<'_> {
                 let given: Vec<_> = operands[..operands.len() - 2].iter().map(|rows| rows.rows()).collect();
                 self.followed(&given, vectors, *form)
             }
-            Op::Route { routing, bias } => self.routes(x(), routing, *bias),
+            Op::Route { routing, vector } => self.routes(x(), routing, *vector),
             Op::RoutedGated { function, experts, biases } => {
                 self.routed_gated([x(), y()], *function, experts, biases)
             }

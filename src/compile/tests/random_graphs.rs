@@ -2,7 +2,7 @@
 //! compiles with them, to the same meaning.
 
 use proptest::{prelude::*, sample::Index};
-use ygg_kernels::{KvFormat, Nonlinearity, StateRule, Tier};
+use ygg_kernels::{KvFormat, Nonlinearity, RouteVector, StateRule, Tier};
 
 use super::{
     example::{Small, over_stream_by},
@@ -95,7 +95,7 @@ fn run(small: &mut Small, appended: &mut bool, values: &[ValueId], (kind, a, b):
         17 => small.short_conv(a),
         18 => small.experts(a),
         19 => {
-            let sum = small.experts(a);
+            let sum = small.experts_by(a, RouteVector::Factors(WeightId(4)));
             small.sum(b, sum)
         }
         20 => small.recurrence(a),

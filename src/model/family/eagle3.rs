@@ -10,7 +10,7 @@ use super::{
     frame::{Frame, linear},
     hidden_state::{HiddenStateGraph, embedding, expect_verifier},
     layer::layer,
-    recipe::{AttentionWeights, Beside, HeadNorms, LayerWeights, MlpWeights, Recipe, SubLayerWeights},
+    recipe::{AttentionWeights, Beside, HeadNorms, LayerWeights, Mlp, MlpWeights, Recipe, SubLayerWeights},
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -215,7 +215,7 @@ impl HiddenStateGraph {
             output_bias: None,
             after_attention: None,
             before_mlp: Some(before_mlp),
-            mlp: MlpWeights::Dense { gate, up, down },
+            mlp: MlpWeights::Dense(Mlp { gate, up, down }),
             after_mlp: None,
             input: None,
         };

@@ -7,7 +7,7 @@ use super::{
     recipe::Recipe,
 };
 use crate::model::{Container, ModelError, config::only};
-use ygg_kernels::RopePairing;
+use ygg_kernels::{RopePairing, RouteVector};
 
 /// ERNIE 4.5 with experts.
 pub(super) static ERNIE4_5_MOE: Family = Family {
@@ -40,9 +40,9 @@ fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let shared = feed_forward.map(|feed_forward| Shared { feed_forward, stored, gate: None });
     // Weights are divided by their sum, which no softmax lets come near the least divisor of the model.
     let experts = Experts::required(source, Stored::BY_NAME, "mlp.gate", shared)?;
-    let bias = Some("mlp.moe_statics.e_score_correction_bias");
+    let vector = Some(RouteVector::Bias("mlp.moe_statics.e_score_correction_bias"));
     let mut recipe = Recipe {
-        experts: Some(Experts { bias, ..experts }),
+        experts: Some(Experts { vector, ..experts }),
         // Layers that predict further tokens.
         others: vec!["model.mtp_".to_owned()],
         ..Recipe::llama(source.config)

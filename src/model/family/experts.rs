@@ -13,7 +13,7 @@ use crate::{
         config::{only, required},
     },
 };
-use ygg_kernels::{Gating, Nonlinearity, Routing};
+use ygg_kernels::{Gating, Nonlinearity, RouteVector, Routing};
 
 /// How the folders of a family store the matrices of experts; GGUF files have one tensor for all experts' gates, one
 /// for their ups and one for their downs.
@@ -50,13 +50,15 @@ pub(super) struct Experts {
     pub(super) routing: Routing,
     /// What folders call the router's matrix.
     pub(super) router: &'static str,
-    /// What folders call a vector that is added where experts are chosen, if the family has one.
-    pub(super) bias: Option<&'static str>,
+    /// What folders call a vector that decides with scores or scales weights, if the family has one.
+    pub(super) vector: Option<RouteVector<&'static str>>,
     /// Whether all products have biases, the router's as well.
     pub(super) is_biased: bool,
     pub(super) stored: Stored,
     /// An MLP that all rows go through in addition.
     pub(super) shared: Option<Shared>,
+    /// Whether layers have their own MLP as well, and what goes into and comes out of both is normalised by itself.
+    pub(super) is_parallel: bool,
 }
 
 /// A shared MLP: all rows go through it, in addition to their experts.
@@ -125,7 +127,7 @@ impl Experts {
         let (key, experts) = count("expert_count", &["num_experts", "num_local_experts", "moe_num_experts"])?;
         let Some(experts) = experts.filter(|experts| *experts > 0) else { return Ok(None) };
         within(&key, experts, MOST)?;
-        let (key, used) = count("expert_used_count", &["num_experts_per_tok", "moe_k"])?;
+        let (key, used) = count("expert_used_count", &["num_experts_per_tok", "moe_k", "top_k_experts"])?;
         let used = required(used, &key, "how many experts a token uses")?;
         within(&key, used, experts.min(Routing::MOST_USED))?;
         let (key, size) = count("expert_feed_forward_length", &["moe_intermediate_size"])?;
@@ -144,10 +146,11 @@ impl Experts {
             feed_forward,
             routing,
             router,
-            bias: None,
+            vector: None,
             is_biased: false,
             stored,
             shared,
+            is_parallel: false,
         }))
     }
 
@@ -196,8 +199,8 @@ fn within(key: &str, found: usize, most: usize) -> Result<(), ModelError> {
 pub(super) struct ExpertWeights {
     router: WeightId,
     router_bias: Option<WeightId>,
-    /// Added where experts are chosen.
-    bias: Option<WeightId>,
+    /// Decides with scores, or scales weights.
+    vector: Option<RouteVector<WeightId>>,
     gates: OfExperts,
     ups: OfExperts,
     downs: OfExperts,
@@ -236,7 +239,17 @@ impl ExpertWeights {
         width: usize,
         experts: &Experts,
     ) -> Result<Self, ModelError> {
-        let Experts { count, feed_forward, routing: _, router, bias, is_biased, stored, shared } = *experts;
+        let Experts {
+            count,
+            feed_forward,
+            routing: _,
+            router,
+            vector,
+            is_biased,
+            stored,
+            shared,
+            is_parallel: _,
+        } = *experts;
         let name = |gguf: &str, folder: &str| naming.layer_weight(layer, gguf, folder);
         let router_bias = match is_biased {
             true => {
@@ -246,11 +259,15 @@ impl ExpertWeights {
             false => None,
         };
         let router = list.find(name("ffn_gate_inp", router), &[count, width])?;
-        let bias = match bias {
-            // A vector without the suffix of weights.
-            Some(folder) => {
+        // Vectors without the suffix of weights.
+        let vector = match vector {
+            Some(RouteVector::Bias(folder)) => {
                 let name = naming.layer_vector(layer, "exp_probs_b.bias", folder);
-                Some(list.row(name, count, "a bias of experts")?)
+                Some(RouteVector::Bias(list.row(name, count, "a bias of experts")?))
+            }
+            Some(RouteVector::Factors(folder)) => {
+                let name = naming.layer_vector(layer, "ffn_down_exps.scale", folder);
+                Some(RouteVector::Factors(list.row(name, count, "factors of experts")?))
             }
             None => None,
         };
@@ -258,7 +275,8 @@ impl ExpertWeights {
             shared.map(|shared| SharedWeights::find(list, naming, layer, width, &shared)).transpose()?;
         let (f, d) = (feed_forward, width);
         if naming.container == Container::Gguf {
-            let mut all = |stem: &str, rows: usize, columns: usize| -> Result<OfExperts, ModelError> {
+            let both = name("ffn_gate_up_exps", "");
+            let all = |list: &mut WeightList<'_>, stem, rows: usize, columns| -> Result<_, ModelError> {
                 let matrices = list.parts(name(stem, ""), &[count, rows, columns], &vec![rows; count])?;
                 let biases = match is_biased {
                     true => {
@@ -270,9 +288,12 @@ impl ExpertWeights {
                 };
                 Ok(OfExperts { matrices, biases })
             };
-            let [gates, ups] = [all("ffn_gate_exps", f, d)?, all("ffn_up_exps", f, d)?];
-            let downs = all("ffn_down_exps", d, f)?;
-            return Ok(Self { router, router_bias, bias, gates, ups, downs, shared });
+            let [gates, ups] = match list.has(&both) {
+                true => gates_and_ups(list, both, [count, f, d])?,
+                false => [all(list, "ffn_gate_exps", f, d)?, all(list, "ffn_up_exps", f, d)?],
+            };
+            let downs = all(list, "ffn_down_exps", d, f)?;
+            return Ok(Self { router, router_bias, vector, gates, ups, downs, shared });
         }
         let [gates, ups, downs] = match stored {
             Stored::Turns { input, output } => {
@@ -284,10 +305,9 @@ impl ExpertWeights {
             }
             Stored::Fused { input, output } => {
                 let [input, output] = [input, output].map(|name| naming.layer_vector(layer, "", name));
-                let both = list.parts(input, &[count, 2 * f, d], &vec![f; 2 * count])?;
-                let of = |first: usize| both.iter().copied().skip(first).step_by(2).collect::<Vec<_>>();
+                let [gates, ups] = gates_and_ups(list, input, [count, f, d])?;
                 let downs = list.parts(output, &[count, d, f], &vec![d; count])?;
-                [of(0).into(), of(1).into(), downs.into()]
+                [gates, ups, downs.into()]
             }
             Stored::Each { before, parts } => {
                 let mut of = |part: usize, shape: [usize; 2]| {
@@ -297,10 +317,11 @@ impl ExpertWeights {
                 [of(0, [f, d])?.into(), of(1, [f, d])?.into(), of(2, [d, f])?.into()]
             }
         };
-        Ok(Self { router, router_bias, bias, gates, ups, downs, shared })
+        Ok(Self { router, router_bias, vector, gates, ups, downs, shared })
     }
 
-    /// Adds the experts of the rows `n`; returns the sum of what those that each row uses give.
+    /// Adds the experts of the rows `n`, chosen by the rows `routed`; returns the sum of what those that each row uses
+    /// give.
     ///
     /// # Errors
     /// None for weights that [`find`](Self::find) found.
@@ -309,12 +330,12 @@ impl ExpertWeights {
         graph: &mut Graph,
         routing: Routing,
         function: Nonlinearity,
-        n: ValueId,
+        [routed, n]: [ValueId; 2],
         group: Option<GroupId>,
     ) -> Result<ValueId, ModelError> {
-        let Self { router, router_bias, bias, gates, ups, downs, shared } = self;
-        let scores = graph.add(biased(*router, *router_bias), &[n], group)?;
-        let routes = graph.add(Op::Route { routing, bias: *bias }, &[scores], group)?;
+        let Self { router, router_bias, vector, gates, ups, downs, shared } = self;
+        let scores = graph.add(biased(*router, *router_bias), &[routed], group)?;
+        let routes = graph.add(Op::Route { routing, vector: *vector }, &[scores], group)?;
         let both = |of: fn(&OfExperts) -> &Vec<WeightId>| [of(gates).clone(), of(ups).clone()].concat();
         let gated =
             Op::RoutedGated { function, experts: both(|of| &of.matrices), biases: both(|of| &of.biases) };
@@ -330,6 +351,16 @@ impl ExpertWeights {
             }
         }
     }
+}
+
+/// The gates and the ups of all experts, in a tensor of each one's gate and then its up.
+fn gates_and_ups(
+    list: &mut WeightList<'_>,
+    name: String,
+    [count, f, d]: [usize; 3],
+) -> Result<[OfExperts; 2], ModelError> {
+    let both = list.parts(name, &[count, 2 * f, d], &vec![f; 2 * count])?;
+    Ok([0, 1].map(|first| both.iter().copied().skip(first).step_by(2).collect::<Vec<_>>().into()))
 }
 
 impl SharedWeights {
@@ -388,7 +419,7 @@ impl SharedWeights {
         let Some(router) = router else { return Ok(graph.add(linear(down), &[gated], group)?) };
         let score = graph.add(linear(router), &[n], group)?;
         let routing = Routing { used: 1, gating: Gating::Sigmoid, normalised: None, scale: 1.0 };
-        let routes = graph.add(Op::Route { routing, bias: None }, &[score], group)?;
+        let routes = graph.add(Op::Route { routing, vector: None }, &[score], group)?;
         let down = Op::RoutedLinear { experts: vec![down], biases: Vec::new() };
         Ok(graph.add(down, &[gated, routes], group)?)
     }

@@ -1,8 +1,9 @@
 //! Gemma 4, its models of text: embeddings for every layer, late layers that attend to the keys and values of earlier
-//! ones, heads of two sizes, values that are normalised.
+//! ones, heads of two sizes, values that are normalised, experts parallel to the MLP.
 
 use super::{
     Family, Source, accepted,
+    experts::{Experts, Stored},
     gemma::{LOCAL_BASE, PATTERN, cap},
     layer_inputs::LayerInputs,
     qwen35::LANGUAGE_LAYERS,
@@ -12,15 +13,16 @@ use crate::model::{
     Container, ModelConfig, ModelError, RopeConfig, RopeScaling,
     config::{Fields, HEAD_DIMS, HEADS, SIZES, equal, only, required, within},
 };
-use ygg_kernels::{Nonlinearity, RopePairing};
+use ygg_kernels::{Nonlinearity, RopePairing, RouteVector};
 
-/// Gemma 4 without experts.
+/// Gemma 4.
 pub(super) static GEMMA4: Family = Family {
     name: "gemma4",
-    models: "Gemma 4, dense (E2B, E4B, 31B); of those that see and hear, the language model",
+    models: "Gemma 4 (E2B, E4B, 26B-A4B, 31B); of those that see and hear, the language model",
     beside_llama: "as `gemma3`, with a bound of logits; every head of values is normalised; layers with a window have \
         heads of another size, in the others a quarter of the pairs turns; every layer gets an embedding of the token, \
-        and late layers attend to keys and values of earlier ones, where a model has it so",
+        and late layers attend to keys and values of earlier ones, where a model has it so; experts add to every MLP, \
+        each with norms of its own, where it has some",
     tried: &[],
     classes: &[("gemma4_text", "Gemma4ForCausalLM"), ("gemma4", "Gemma4ForConditionalGeneration")],
     pairing: |_| RopePairing::Halves,
@@ -44,7 +46,6 @@ const OTHERS: [&str; 4] =
 
 /// The heads of layers without a window are the configuration's; those of the others are read with the graph.
 fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelError> {
-    accepted::dense(fields, config)?;
     accepted::no_biases(fields)?;
     accepted::activation(fields, &["hidden_activation"], "gelu_pytorch_tanh")?;
     accepted::whole_heads_turn(fields, config)?;
@@ -64,7 +65,6 @@ fn accept(fields: &dyn Fields, config: &mut ModelConfig) -> Result<(), ModelErro
             Err(ModelError::MissingTensor { name: "rope_freqs.weight".to_owned(), shape })
         }
         Container::Folder => {
-            only("enable_moe_block", fields.flag("enable_moe_block")?, false, "no mixture of experts")?;
             let sees = fields.text("use_bidirectional_attention")?.filter(|of| *of != "vision");
             only("use_bidirectional_attention", sees, "vision", "texts are read in one direction")?;
             for (kind, supported) in [("full_attention", "proportional"), ("sliding_attention", "default")] {
@@ -245,6 +245,21 @@ fn layer_scales(source: &Source<'_>, before_layers: &str) -> Result<Vec<f32>, Mo
     (0..source.config.layers).map(of).collect()
 }
 
+/// The experts parallel to MLPs, if there are some.
+fn experts(source: &Source<'_>) -> Result<Option<Experts>, ModelError> {
+    let stored = Stored::Fused { input: "experts.gate_up_proj", output: "experts.down_proj" };
+    let router = "router.proj";
+    let found = match source.fields.container() {
+        Container::Gguf => Experts::read(source, stored, router, None)?,
+        Container::Folder => match source.fields.flag("enable_moe_block")? {
+            Some(true) => Some(Experts::required(source, stored, router, None)?),
+            _ => None,
+        },
+    };
+    let vector = Some(RouteVector::Factors("router.per_expert_scale"));
+    Ok(found.map(|experts| Experts { vector, is_parallel: true, ..experts }))
+}
+
 fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
     let Source { config, fields, tensors, .. } = *source;
     let is_folder = fields.container() == Container::Folder;
@@ -279,6 +294,7 @@ fn recipe(source: &Source<'_>) -> Result<Recipe, ModelError> {
         other_heads,
         layer_inputs: layer_inputs(source)?,
         layer_scales: layer_scales(source, before_layers)?,
+        experts: experts(source)?,
         function: Nonlinearity::GeluTanh,
         embedding_scale: (config.hidden_size as f64).sqrt() as f32,
         score_scale: 1.0,

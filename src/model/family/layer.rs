@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use super::{
-    experts::ExpertWeights,
+    experts::{ExpertWeights, Experts},
     frame::{Frame, biased, linear},
     layer_inputs::LayerInputWeights,
     recipe::{
-        Attending, AttentionWeights, Beside, Biases, HeadNorms, Instead, Keys, LayerWeights, MlpWeights,
-        Norms, Recipe, SubLayerWeights,
+        Attending, AttentionWeights, Beside, Biases, HeadNorms, Instead, Keys, LayerWeights, Mlp, MlpWeights,
+        Norms, ParallelExperts, Recipe, SubLayerWeights, inverse_root,
     },
     recurrence::RecurrenceWeights,
     weights::{Naming, WeightList},
@@ -71,23 +71,16 @@ impl LayerWeights {
             Norms::Both | Norms::After => "pre_feedforward_layernorm",
         };
         let before_mlp = gain(list, is_before, "ffn_norm", mlp_norm, d)?;
-        let mlp = match recipe.experts.as_ref().filter(|_| recipe.layers[index].is_routed) {
+        let experts = recipe.experts.as_ref().filter(|_| recipe.layers[index].is_routed);
+        let mlp = match experts {
+            None => MlpWeights::Dense(Mlp::find(list, naming, index, [f, d], recipe)?),
+            Some(experts) if experts.is_parallel => MlpWeights::Both {
+                mlp: Mlp::find(list, naming, index, [f, d], recipe)?,
+                experts: ParallelExperts::find(list, naming, index, d, experts)?,
+            },
             Some(experts) => {
                 let weights = ExpertWeights::find(list, naming, index, d, experts)?;
                 MlpWeights::Experts { weights, routing: experts.routing }
-            }
-            None => {
-                let [gate, up] = if recipe.has_fused_gates {
-                    let both = list.parts(name("ffn_up", "mlp.gate_up_proj"), &[2 * f, d], &[f, f])?;
-                    [both[0], both[1]]
-                } else {
-                    [
-                        list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
-                        list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
-                    ]
-                };
-                let down = list.find(name("ffn_down", "mlp.down_proj"), &[d, f])?;
-                MlpWeights::Dense { gate, up, down }
             }
         };
         let after_mlp = gain(list, is_after, "post_ffw_norm", "post_feedforward_layernorm", d)?;
@@ -106,6 +99,90 @@ impl LayerWeights {
             after_mlp,
             input,
         })
+    }
+}
+
+impl Mlp {
+    /// Looks up the weights of an MLP of hidden size `f`.
+    fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        index: usize,
+        [f, d]: [usize; 2],
+        recipe: &Recipe,
+    ) -> Result<Self, ModelError> {
+        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
+        let [gate, up] = if recipe.has_fused_gates {
+            let both = list.parts(name("ffn_up", "mlp.gate_up_proj"), &[2 * f, d], &[f, f])?;
+            [both[0], both[1]]
+        } else {
+            [
+                list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
+                list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
+            ]
+        };
+        Ok(Self { gate, up, down: list.find(name("ffn_down", "mlp.down_proj"), &[d, f])? })
+    }
+
+    /// Adds the MLP of the rows `n`.
+    fn add(
+        self,
+        graph: &mut Graph,
+        function: Nonlinearity,
+        n: ValueId,
+        group: Option<GroupId>,
+    ) -> Result<ValueId, ModelError> {
+        let gate = graph.add(linear(self.gate), &[n], group)?;
+        let up = graph.add(linear(self.up), &[n], group)?;
+        let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
+        Ok(graph.add(linear(self.down), &[gated], group)?)
+    }
+}
+
+impl ParallelExperts {
+    /// Looks up experts and norms, by the names of Gemma 4.
+    fn find(
+        list: &mut WeightList<'_>,
+        naming: Naming,
+        index: usize,
+        d: usize,
+        experts: &Experts,
+    ) -> Result<Self, ModelError> {
+        let weights = ExpertWeights::find(list, naming, index, d, experts)?;
+        let routed = naming.layer_vector(index, "ffn_gate_inp.scale", "router.scale");
+        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
+        let norms = [
+            routed,
+            name("pre_ffw_norm_2", "pre_feedforward_layernorm_2"),
+            name("post_ffw_norm_1", "post_feedforward_layernorm_1"),
+            name("post_ffw_norm_2", "post_feedforward_layernorm_2"),
+        ];
+        let mut gains = [WeightId(0); 4];
+        for (gain, name) in gains.iter_mut().zip(norms) {
+            *gain = list.gain(name, d, 0.0)?;
+        }
+        Ok(Self { weights, routing: experts.routing, norms: gains })
+    }
+
+    /// Adds the experts of the residual stream `x` to what the MLP gives.
+    fn add(
+        &self,
+        frame: &Frame<'_>,
+        graph: &mut Graph,
+        function: Nonlinearity,
+        [x, mlp]: [ValueId; 2],
+        group: Option<GroupId>,
+    ) -> Result<ValueId, ModelError> {
+        let [routed, before, after_mlp, after] = self.norms;
+        let normed = |graph: &mut Graph, gain, x| graph.add(frame.norm(gain), &[x], group);
+        let routed = normed(graph, routed, x)?;
+        let factor = inverse_root(frame.config.hidden_size as f64);
+        let routed = graph.add(Op::Scale { factor }, &[routed], group)?;
+        let n = normed(graph, before, x)?;
+        let out = self.weights.add(graph, self.routing, function, [routed, n], group)?;
+        let out = normed(graph, after, out)?;
+        let mlp = normed(graph, after_mlp, mlp)?;
+        Ok(graph.add(Op::Add, &[mlp, out], group)?)
     }
 }
 
@@ -214,13 +291,14 @@ pub(super) fn layer(
 
     let n = frame.maybe_norm(graph, weights.before_mlp, x, mlp)?;
     let out = match &weights.mlp {
-        MlpWeights::Dense { gate, up, down } => {
-            let gate = graph.add(linear(*gate), &[n], mlp)?;
-            let up = graph.add(linear(*up), &[n], mlp)?;
-            let gated = graph.add(Op::Gate(recipe.function), &[gate, up], mlp)?;
-            graph.add(linear(*down), &[gated], mlp)?
+        MlpWeights::Dense(weights) => weights.add(graph, recipe.function, n, mlp)?,
+        MlpWeights::Experts { weights, routing } => {
+            weights.add(graph, *routing, recipe.function, [n, n], mlp)?
         }
-        MlpWeights::Experts { weights, routing } => weights.add(graph, *routing, recipe.function, n, mlp)?,
+        MlpWeights::Both { mlp: weights, experts } => {
+            let out = weights.add(graph, recipe.function, n, mlp)?;
+            experts.add(frame, graph, recipe.function, [x, out], mlp)?
+        }
     };
     let out = frame.maybe_norm(graph, weights.after_mlp, out, mlp)?;
     let mut x = add(graph, recipe, x, out, mlp)?;

@@ -10,7 +10,7 @@ use crate::model::{
     Container, ModelConfig, ModelError,
     config::{Fields, only, required},
 };
-use ygg_kernels::{Gating, RopePairing, Routing};
+use ygg_kernels::{Gating, RopePairing, RouteVector, Routing};
 
 /// LFM 2, dense.
 pub(super) static LFM2: Family = Family {
@@ -70,8 +70,8 @@ pub(super) static LFM2_MOE: Family = Family {
             scale: scale.unwrap_or(1.0) as f32,
             ..experts.routing
         };
-        let bias = is_biased.then_some("feed_forward.expert_bias");
-        recipe.experts = Some(Experts { routing, bias, ..experts });
+        let vector = is_biased.then_some(RouteVector::Bias("feed_forward.expert_bias"));
+        recipe.experts = Some(Experts { routing, vector, ..experts });
         let key = source.key("leading_dense_block_count", "num_dense_layers");
         let dense = required(source.fields.count(&key)?, &key, "how many of the first layers have MLPs")?;
         recipe.layers.iter_mut().take(dense).for_each(|layer| layer.is_routed = false);

@@ -133,7 +133,7 @@ pub(super) struct Recipe {
     pub(super) logit_softcap: Option<f32>,
     /// Rotary embeddings.
     pub(super) ropes: Vec<RopeConfig>,
-    /// The experts of layers that have some in place of an MLP.
+    /// The experts of layers that have some in place of an MLP, or parallel to it.
     pub(super) experts: Option<Experts>,
     /// The recurrence of layers that have one in place of attention.
     pub(super) recurrence: Option<(StateShape, StateForm)>,
@@ -328,8 +328,25 @@ pub(super) struct LayerWeights {
 
 /// The weights of what each row goes through by itself.
 pub(super) enum MlpWeights {
-    Dense { gate: WeightId, up: WeightId, down: WeightId },
+    Dense(Mlp),
     Experts { weights: ExpertWeights, routing: Routing },
+    Both { mlp: Mlp, experts: ParallelExperts },
+}
+
+/// An MLP.
+#[derive(Clone, Copy)]
+pub(super) struct Mlp {
+    pub(super) gate: WeightId,
+    pub(super) up: WeightId,
+    pub(super) down: WeightId,
+}
+
+/// Experts parallel to an MLP: both read the residual stream, and their results are added.
+pub(super) struct ParallelExperts {
+    pub(super) weights: ExpertWeights,
+    pub(super) routing: Routing,
+    /// Gains of norms: of what is routed, of what goes into the experts, of what comes out of the MLP and of them.
+    pub(super) norms: [WeightId; 4],
 }
 
 /// The weights of the sub-layer in front of an MLP; of attention and convolutions, but for their outputs'.

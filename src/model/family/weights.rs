@@ -223,6 +223,11 @@ impl<'a> WeightList<'a> {
         elements.into_iter().map(of).collect()
     }
 
+    /// Whether there is a tensor of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
     /// Whether a tensor is of single numbers; of one that is not there, too.
     pub(super) fn is_dense(&self, name: &str) -> bool {
         self.tensors.get(name).is_none_or(|info| info.format.is_dense())

@@ -57,7 +57,8 @@ def gpt_oss(mxfp4):
 def gemma4(**config):
     return family("Gemma4ForCausalLM", "gemma4_text", "gemma4", tie_word_embeddings=True, hidden_act=DROP, rope_theta=DROP,
                   hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6, vocab_size=97, attention_bias=False,
-                  final_logit_softcapping=8.0, logit_std=2.5, final_gain=6.0, enable_moe_block=False,
+                  final_logit_softcapping=8.0, logit_std=2.5, final_gain=6.0,
+                  enable_moe_block=config.pop("enable_moe_block", False),
                   vocab_size_per_layer_input=97, use_bidirectional_attention=None, rope_parameters=dict(
                       full_attention=dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1000000.0),
                       sliding_attention=dict(rope_type="default", rope_theta=10000.0)), **config)
@@ -193,6 +194,13 @@ FAMILIES = {
                                       num_local_experts=0, num_experts_per_tok=0, layer_types=["attention"] * 2,
                                       position_embedding_type="rope", attention_multiplier=0.15625, final_gain=6.0,
                                       embedding_multiplier=0.75, residual_multiplier=0.625, logits_scaling=2.5),
+    # Experts parallel to every MLP, with norms of their own and factors; more experts than a row uses, sizes of no vector.
+    "gemma4_moe": gemma4(hidden_size=40, intermediate_size=56, num_hidden_layers=3, num_attention_heads=4,
+                         num_key_value_heads=2, head_dim=12, global_head_dim=24, num_global_key_value_heads=1,
+                         sliding_window=17, layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                         attention_k_eq_v=True, num_kv_shared_layers=0, use_double_wide_mlp=False,
+                         hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=7, top_k_experts=3,
+                         moe_intermediate_size=24),
 }
 
 # What converters call the matrices of experts: gate, up, down.
@@ -250,6 +258,11 @@ def fill(model, spec, seed):
         elif name.endswith(".bias") or name.endswith("_bias"):
             # What all rows add alike would hide the rest.
             values = (0.1 if any(x in name for x in ("o_proj", "down_proj")) else 0.5) * noise
+        elif name.endswith("per_expert_scale"):
+            values = 1.0 + 0.4 * noise
+        elif name.endswith("router.scale"):
+            # Scores far enough apart that rounding decides nothing.
+            values = math.sqrt(config.hidden_size) * (1.0 + 0.25 * noise)
         elif name.endswith("sinks"):
             values = 2.0 * noise
         elif spec["mxfp4"] and ".experts." in name:
@@ -336,7 +349,7 @@ def write_metadata(writer, c, spec):
     experts = c.get("num_experts", c.get("num_local_experts", c.get("moe_num_experts")))
     if experts:
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(c.get("num_experts_per_tok", c.get("moe_k")))
+        writer.add_expert_used_count(c.get("num_experts_per_tok", c.get("moe_k", c.get("top_k_experts"))))
     for shared in ("shared_expert_intermediate_size", "shared_intermediate_size"):
         if shared in c:
             writer.add_expert_shared_feed_forward_length(c[shared])
@@ -493,7 +506,7 @@ def with_experts_together(weights):
             kind = name.split("down_proj")[1]
             together[f"{name.removesuffix(kind)}.{kind[1:] or 'weight'}"] = (
                 tensor if kind else tensor.transpose(1, 2).contiguous())
-        elif name.endswith(("sinks", "layer_scalar")):
+        elif name.endswith(("sinks", "layer_scalar", "experts.gate_up_proj", "experts.down_proj")):
             together[f"{name}.weight"] = tensor
         else:
             together[name] = tensor
@@ -535,7 +548,14 @@ def converted(name, values, c, spec):
     return value_heads_in_turn(name, values, c)
 
 
+# What llama.cpp's converter calls vectors of Gemma 4's router, which gguf has no names for.
+OF_ROUTER = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
+
+
 def gguf_name(names, name):
+    for vector, new in OF_ROUTER.items():
+        if name.endswith(vector):
+            return f"blk.{name.split('.')[2]}.{new}"
     new = names.get_name(name.replace("dt_bias", "dt_proj.bias"), try_suffixes=(".weight", ".bias"))
     if new is None:
         raise ValueError(f"{name}: gguf knows no name for it")

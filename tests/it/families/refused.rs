@@ -167,7 +167,7 @@ fn what_granite_hybrids_do_not_compute_is_refused_by_name() {
 #[test]
 fn what_gemma4_does_not_compute_is_refused_by_name() {
     let cases: Vec<Refused> = vec![
-        ("gemma4", set("enable_moe_block", json!(true)), &["`enable_moe_block`", "`true`", "no mixture"]),
+        ("gemma4", set("enable_moe_block", json!(true)), &["`num_experts`", "how many experts a layer has"]),
         ("gemma4", set("use_bidirectional_attention", json!("all")), &["`use_bidirectional", "`all`"]),
         ("gemma4", set("global_head_dim", Value::Null), &["`global_head_dim`", "without a window"]),
         ("gemma4", set("head_dim", json!(13)), &["`head_dim`", "an even head size", "13"]),
@@ -242,7 +242,12 @@ fn files_of_gemma4_that_say_something_else_are_refused_by_key() {
     let counts = |counts: &[i32]| gguf::Value::Array(gguf::Array::I32(counts.to_vec()));
     let (one, both) = ("gemma4_one_matrix", [true, true, true, false]);
     let cases: Vec<(&str, &str, gguf::Value, &[&str])> = vec![
-        ("gemma4", "expert_count", gguf::Value::U32(8), &["expert_count`", "`8`", "no mixture of experts"]),
+        (
+            "gemma4",
+            "expert_count",
+            gguf::Value::U32(8),
+            &["expert_used_count`", "how many experts a token uses"],
+        ),
         (one, "attention.sliding_window_pattern", flags(&both[1..]), &["pattern`", "one for each of 4"]),
         (one, "attention.sliding_window_pattern", flags(&[true; 4]), &["one or more without a window"]),
         (

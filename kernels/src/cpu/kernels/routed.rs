@@ -2,7 +2,7 @@
 
 use super::{Epilogue, Kernels};
 use crate::{
-    Nonlinearity, Routes, Routing, Rows, RowsMut, WeightFormat,
+    Nonlinearity, RouteVector, Routes, Routing, Rows, RowsMut, WeightFormat,
     cpu::{PackedLinear, Prepared, TILE, activations::floats_mut, gate::Gate, generic, route::Route},
 };
 use std::ops::Range;
@@ -48,14 +48,15 @@ impl Kernels {
     pub fn route(
         self,
         scores: Rows<'_>,
-        bias: Option<&[f32]>,
+        vector: Option<RouteVector<&[f32]>>,
         routing: &Routing,
         rows: Range<usize>,
         mut out: RowsMut<'_>,
     ) {
-        routing.check(scores, bias, &out);
+        routing.check(scores, vector, &out);
+        let [bias, factors] = RouteVector::apart(vector);
         for w in rows {
-            self.call(Route { scores: scores.row(w), bias, routing, out: out.row(w) });
+            self.call(Route { scores: scores.row(w), bias, factors, routing, out: out.row(w) });
         }
     }
 
