@@ -57,6 +57,10 @@ YGG_DEVICE u32 spread_bytes(u32 word, u32 i) { return select_bytes(word, 0, 0x40
 YGG_DEVICE u32 exact_sum(u32 a, u32 b) { return fma_bf16(a, 0x3F803F80u, b); }
 // value = code * d + m, where a fragment has 128 + code.
 YGG_DEVICE Scale nibble_scale(float d, float m) { return {d, fma_rn(-128.0f, d, m)}; }
+// The same of the lower or the upper half of 64 inputs, whose scales and minima are f32 in turn.
+YGG_DEVICE Scale wide_scale(const Words4& scales, u32 i) {
+    return nibble_scale(bits_to_float(i == 0 ? scales.x : scales.z), bits_to_float(i == 0 ? scales.y : scales.w));
+}
 
 // Nibbles with a scale per output and 32 inputs, as a half: value = (code - 8) * scale. A lane's 32 nibbles are 4 words, one for each 16
 // inputs.
@@ -143,10 +147,7 @@ struct NibblesWide {
         to.scales[1] = load_streamed(from.scales + ahead * (WARP / 2) + 1);
     }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) { nibble_fragment(a, word_of(from.codes, k)); }
-    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
-        const Words4& scales = from.scales[half];
-        return nibble_scale(bits_to_float(i == 0 ? scales.x : scales.z), bits_to_float(i == 0 ? scales.y : scales.w));
-    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return wide_scale(from.scales[half], i); }
 };
 
 // The same with codes of 5 bits: a tile's nibbles, then a word for each lane, of which bit 4 k + r + 16 i is the fifth of element i of register
@@ -186,10 +187,7 @@ struct FivesWide {
             a[r] = masked_xor(at < 4 ? from.fifths << (4 - at) : from.fifths >> (at - 4), 0x00100010u, a[r]);
         }
     }
-    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
-        const Words4& scales = from.scales[half];
-        return nibble_scale(bits_to_float(i == 0 ? scales.x : scales.z), bits_to_float(i == 0 ? scales.y : scales.w));
-    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return wide_scale(from.scales[half], i); }
 };
 
 // Signed bytes with a scale per output and 32 inputs, as halves. A lane's 32 bytes are 8 words, two for each 16 inputs: registers 0

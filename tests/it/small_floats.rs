@@ -298,6 +298,19 @@ fn what_is_wrong_with_nvfp4_in_one_file_is_named() {
     }
 }
 
+/// Codes and scales of other sizes would have to be made anew.
+#[test]
+fn nvfp4_is_not_inflated() {
+    let (metadata, [_, coded]) = both_of_gguf("llama", Some(".scale"));
+    let model = write_gguf(&metadata, &coded).expect("it opens");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let large = folder.path().join("large.gguf");
+    let error = model.write_inflated(&"layers=5,width=256,mlp=640".parse().expect("a shape"), &large);
+    let error = error.expect_err("refused").to_string();
+    assert!(error.contains("inflation of tensor `blk.0.") && error.contains("NVFP4"), "{error}");
+    assert!(!large.exists());
+}
+
 /// Inputs that a file scales, or weights that it shifts, would make another model: read without them it would be wrong.
 #[test]
 fn what_weights_are_scaled_and_shifted_by_besides_is_refused() {

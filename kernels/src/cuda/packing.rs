@@ -132,14 +132,19 @@ impl Layout {
     /// The format that rows of an embedding lie in, which are read one by one: the file's where a kernel decodes it, else
     /// F32.
     pub fn of_rows(format: WeightFormat) -> WeightFormat {
-        match Self::FORMATS[..Self::DECODED].contains(&format) {
-            true => format,
-            false => WeightFormat::F32,
+        match format {
+            // Those of `embedding_element` of the kernels.
+            WeightFormat::F16
+            | WeightFormat::BF16
+            | WeightFormat::Q8_0
+            | WeightFormat::Q5_0
+            | WeightFormat::Q4_0
+            | WeightFormat::Q4_1
+            | WeightFormat::Q4_K
+            | WeightFormat::Q6_K => format,
+            _ => WeightFormat::F32,
         }
     }
-
-    /// The formats that `embedding_element` of the kernels decodes: the first of all.
-    const DECODED: usize = 9;
 
     /// As kernels are named.
     pub const fn name(self) -> &'static str {

@@ -10,7 +10,8 @@ use super::{
     frame::{Frame, linear},
     hidden_state::{HiddenStateGraph, embedding, expect_verifier},
     layer::layer,
-    recipe::{AttentionWeights, Beside, HeadNorms, LayerWeights, Mlp, MlpWeights, Recipe, SubLayerWeights},
+    mlp::Mlp,
+    recipe::{AttentionWeights, Beside, HeadNorms, LayerWeights, MlpWeights, Recipe, SubLayerWeights},
     weights::{Naming, WeightList},
 };
 use crate::{

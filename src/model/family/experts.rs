@@ -4,6 +4,7 @@
 use super::{
     Source,
     frame::{biased, linear},
+    mlp::Mlp,
     weights::{Naming, WeightList},
 };
 use crate::{
@@ -209,9 +210,7 @@ pub(super) struct ExpertWeights {
 
 /// The weights of a shared MLP.
 struct SharedWeights {
-    gate: WeightId,
-    up: WeightId,
-    down: WeightId,
+    mlp: Mlp,
     router: Option<WeightId>,
 }
 
@@ -379,15 +378,15 @@ impl SharedWeights {
             }
             None => None,
         };
-        let [gate, up, down] = match stored {
+        let mlp = match stored {
             SharedStored::Fused { input, output } if naming.container == Container::Folder => {
                 let both = list.parts(name("", input), &[2 * f, d], &[f, f])?;
-                [both[0], both[1], list.find(name("", output), &[d, f])?]
+                Mlp { gate: both[0], up: both[1], down: list.find(name("", output), &[d, f])? }
             }
             SharedStored::Fused { .. } => Self::each(list, &name, "", [f, d])?,
             SharedStored::Each { before } => Self::each(list, &name, before, [f, d])?,
         };
-        Ok(Self { gate, up, down, router })
+        Ok(Self { mlp, router })
     }
 
     /// Gate, up and down in a tensor each.
@@ -396,11 +395,11 @@ impl SharedWeights {
         name: &impl Fn(&str, &str) -> String,
         before: &str,
         [f, d]: [usize; 2],
-    ) -> Result<[WeightId; 3], ModelError> {
+    ) -> Result<Mlp, ModelError> {
         let mut find = |part: &str, shape: [usize; 2]| {
             list.find(name(&format!("ffn_{part}_shexp"), &format!("{before}.{part}_proj")), &shape)
         };
-        Ok([find("gate", [f, d])?, find("up", [f, d])?, find("down", [d, f])?])
+        Ok(Mlp { gate: find("gate", [f, d])?, up: find("up", [f, d])?, down: find("down", [d, f])? })
     }
 
     /// What the shared MLP gives for the rows `n`. With a gate, it is one expert, which all rows use with a weight of
@@ -412,15 +411,13 @@ impl SharedWeights {
         n: ValueId,
         group: Option<GroupId>,
     ) -> Result<ValueId, ModelError> {
-        let Self { gate, up, down, router } = *self;
-        let gate = graph.add(linear(gate), &[n], group)?;
-        let up = graph.add(linear(up), &[n], group)?;
-        let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
-        let Some(router) = router else { return Ok(graph.add(linear(down), &[gated], group)?) };
+        let Self { mlp, router } = *self;
+        let Some(router) = router else { return mlp.add(graph, function, n, group) };
+        let gated = mlp.gated(graph, function, n, group)?;
         let score = graph.add(linear(router), &[n], group)?;
         let routing = Routing { used: 1, gating: Gating::Sigmoid, normalised: None, scale: 1.0 };
         let routes = graph.add(Op::Route { routing, vector: None }, &[score], group)?;
-        let down = Op::RoutedLinear { experts: vec![down], biases: Vec::new() };
+        let down = Op::RoutedLinear { experts: vec![mlp.down], biases: Vec::new() };
         Ok(graph.add(down, &[gated, routes], group)?)
     }
 }

@@ -7,8 +7,9 @@ use super::{
     experts::{ExpertWeights, Experts},
     frame::{Frame, biased, linear},
     layer_inputs::LayerInputWeights,
+    mlp::Mlp,
     recipe::{
-        Attending, AttentionWeights, Beside, Biases, HeadNorms, Instead, Keys, LayerWeights, Mlp, MlpWeights,
+        Attending, AttentionWeights, Beside, Biases, HeadNorms, Instead, Keys, LayerWeights, MlpWeights,
         Norms, ParallelExperts, Recipe, SubLayerWeights, inverse_root,
     },
     recurrence::RecurrenceWeights,
@@ -73,9 +74,9 @@ impl LayerWeights {
         let before_mlp = gain(list, is_before, "ffn_norm", mlp_norm, d)?;
         let experts = recipe.experts.as_ref().filter(|_| recipe.layers[index].is_routed);
         let mlp = match experts {
-            None => MlpWeights::Dense(Mlp::find(list, naming, index, [f, d], recipe)?),
+            None => MlpWeights::Dense(Mlp::find(list, naming, index, [f, d], recipe.has_fused_gates)?),
             Some(experts) if experts.is_parallel => MlpWeights::Both {
-                mlp: Mlp::find(list, naming, index, [f, d], recipe)?,
+                mlp: Mlp::find(list, naming, index, [f, d], recipe.has_fused_gates)?,
                 experts: ParallelExperts::find(list, naming, index, d, experts)?,
             },
             Some(experts) => {
@@ -99,43 +100,6 @@ impl LayerWeights {
             after_mlp,
             input,
         })
-    }
-}
-
-impl Mlp {
-    /// Looks up the weights of an MLP of hidden size `f`.
-    fn find(
-        list: &mut WeightList<'_>,
-        naming: Naming,
-        index: usize,
-        [f, d]: [usize; 2],
-        recipe: &Recipe,
-    ) -> Result<Self, ModelError> {
-        let name = |gguf, folder| naming.layer_weight(index, gguf, folder);
-        let [gate, up] = if recipe.has_fused_gates {
-            let both = list.parts(name("ffn_up", "mlp.gate_up_proj"), &[2 * f, d], &[f, f])?;
-            [both[0], both[1]]
-        } else {
-            [
-                list.find(name("ffn_gate", "mlp.gate_proj"), &[f, d])?,
-                list.find(name("ffn_up", "mlp.up_proj"), &[f, d])?,
-            ]
-        };
-        Ok(Self { gate, up, down: list.find(name("ffn_down", "mlp.down_proj"), &[d, f])? })
-    }
-
-    /// Adds the MLP of the rows `n`.
-    fn add(
-        self,
-        graph: &mut Graph,
-        function: Nonlinearity,
-        n: ValueId,
-        group: Option<GroupId>,
-    ) -> Result<ValueId, ModelError> {
-        let gate = graph.add(linear(self.gate), &[n], group)?;
-        let up = graph.add(linear(self.up), &[n], group)?;
-        let gated = graph.add(Op::Gate(function), &[gate, up], group)?;
-        Ok(graph.add(linear(self.down), &[gated], group)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Model families: each is one file here and one entry of [`FAMILIES`].
 //!
 //! A family's file states what its model files are called, which configurations it accepts, and how its graph differs
-//! from Llama's: its `Recipe`. `frame` and `layer` make the graph of a recipe. A hidden-state drafter is no family: its
+//! from Llama's: its `Recipe`. `frame`, `layer` and `mlp` make the graph of a recipe. A hidden-state drafter is no family: its
 //! graph extends another model's.
 
 mod accepted;
@@ -21,6 +21,7 @@ mod layer;
 mod layer_inputs;
 mod lfm2;
 mod llama;
+mod mlp;
 mod olmo2;
 mod olmoe;
 mod phi3;

@@ -7,6 +7,7 @@ use super::{
     experts::{ExpertWeights, Experts},
     further::FurtherNames,
     layer_inputs::{LayerInputWeights, LayerInputs},
+    mlp::Mlp,
     recurrence::RecurrenceWeights,
 };
 use crate::{
@@ -331,14 +332,6 @@ pub(super) enum MlpWeights {
     Dense(Mlp),
     Experts { weights: ExpertWeights, routing: Routing },
     Both { mlp: Mlp, experts: ParallelExperts },
-}
-
-/// An MLP.
-#[derive(Clone, Copy)]
-pub(super) struct Mlp {
-    pub(super) gate: WeightId,
-    pub(super) up: WeightId,
-    pub(super) down: WeightId,
 }
 
 /// Experts parallel to an MLP: both read the residual stream, and their results are added.
