@@ -58,7 +58,6 @@ echo /etc/yggc/serve.toml >"$root/DEBIAN/conffiles"
     echo "Maintainer: the Yggdrasil project <https://github.com/yggdrasil-rt/yggc>"
     echo "Installed-Size: $(du -sk "$root" | cut -f1)"
     if [ -n "$glibc" ]; then echo "Depends: libc6 (>= $glibc), libgcc-s1"; fi
-    echo "Recommends: ca-certificates, python3-pip"
     echo "Section: science"
     echo "Priority: optional"
     echo "Homepage: https://github.com/yggdrasil-rt/yggc"

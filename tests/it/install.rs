@@ -1,5 +1,5 @@
-//! What is made of the archives of `.ci/release`: `packaging/install.sh` installs one, `deb.sh`, `formula.sh` and `winget.sh`
-//! make a package, a formula and a manifest of them.
+//! What is made of the archives of `.ci/release`: `packaging/install.sh` installs one, `deb.sh`, `formula.sh`, `winget.sh` and
+//! `image.py` make a package, a formula, a manifest and an image of them.
 
 use std::{
     fs,
@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output},
 };
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -342,4 +343,69 @@ fn a_manifest_for_winget_names_the_program_for_windows_with_its_digest() {
     }
     assert!(installer.contains(&format!("/v0.2.0/{name}.zip\n")), "{installer}");
     assert!(file("").contains("ManifestType: version") && file(".locale.en-US").contains("defaultLocale"));
+}
+
+#[test]
+fn archives_become_an_image_for_each_processor() {
+    let release = Release::new();
+    let said = failure(&image(&release, "none.oci.tar"), 1);
+    assert!(said.contains("expected archives yggc-*-musl.tar.gz"), "{said}");
+    for processor in ["x86_64", "aarch64"] {
+        release.add("0.2.0", &format!("{processor}-{MUSL}"), "yggc.1");
+    }
+    release.add("0.2.0", &format!("x86_64-{GNU}"), "yggc.1");
+    success(&image(&release, "image.oci.tar"));
+    success(&image(&release, "again.oci.tar"));
+    let bytes = |name: &str| fs::read(release.path(name)).expect("it was made");
+    assert!(bytes("image.oci.tar") == bytes("again.oci.tar"), "the same archives give the same bytes");
+
+    let folder = release.path("image");
+    fs::create_dir(&folder).expect("a folder");
+    let tar =
+        |arguments: &[&str]| success(&Command::new("tar").args(arguments).output().expect("tar starts"));
+    let [from, to] = [release.path("image.oci.tar"), folder.clone()].map(|path| path.display().to_string());
+    tar(&["-xf", &from, "-C", &to]);
+    // What a description names is there, and is what it says.
+    let blob = |described: &Value| -> (PathBuf, Vec<u8>) {
+        let digest = described["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
+        let path = folder.join("blobs/sha256").join(digest.expect("a digest"));
+        let bytes = fs::read(&path).expect("it is there");
+        let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((Some(&*found), described["size"].as_u64()), (digest, Some(bytes.len() as u64)));
+        (path, bytes)
+    };
+    let json = |described: &Value| -> Value { serde_json::from_slice(&blob(described).1).expect("JSON") };
+    let index = fs::read(folder.join("index.json")).expect("it is there");
+    let index: Value = serde_json::from_slice(&index).expect("JSON");
+    assert_eq!(index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], "yggc:0.2.0");
+    let images = json(&index["manifests"][0]);
+    for (at, (of_images, of_archives)) in [("arm64", "aarch64"), ("amd64", "x86_64")].into_iter().enumerate()
+    {
+        let described = &images["manifests"][at];
+        assert_eq!(described["platform"], json!({"architecture": of_images, "os": "linux"}));
+        let manifest = json(described);
+        let config = json(&manifest["config"]);
+        assert_eq!(config["architecture"], of_images);
+        assert_eq!(config["config"]["Entrypoint"], json!(["yggc", "serve", "--host", "0.0.0.0"]));
+        let (layer, _) = blob(&manifest["layers"][0]);
+        let layer = layer.display().to_string();
+        let program = tar(&["-xOzf", &layer, "usr/local/bin/yggc"]);
+        assert_eq!(program, format!("#!/bin/sh\necho yggc 0.2.0 {of_archives}-{MUSL}\n"));
+        let listed = tar(&["-tvzf", &layer, "--numeric-owner"]);
+        for (rights, path) in
+            [("-rwxr-xr-x 0/0", "usr/local/bin/yggc"), ("drwxr-xr-x 10001/10001", "var/cache/yggc/")]
+        {
+            let is_there = |line: &str| line.starts_with(rights) && line.ends_with(path);
+            assert!(listed.lines().any(is_there), "{rights} {path}: {listed}");
+        }
+    }
+}
+
+/// Makes an image of a release.
+fn image(release: &Release, name: &str) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/image.py");
+    fs::create_dir_all(release.path("release")).expect("a folder");
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(script).arg(release.path("release")).arg(release.path(name));
+    command.output().expect("python3 starts")
 }

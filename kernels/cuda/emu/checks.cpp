@@ -46,7 +46,8 @@ int cuMemcpyDtoH_v2(void*, Pointer, std::size_t);
 int cuMemcpyHtoDAsync_v2(Pointer, const void*, std::size_t, void*);
 int cuStreamCreate(void**, unsigned);
 int cuLaunchKernelEx(const Config*, void*, void**, void**);
-// Of the emulation alone: bytes that the last kernel asked for.
+// Of the emulation alone: bytes that the last kernel asked for, where they are counted.
+void ygg_emulation_count_loads();
 void ygg_emulation_loaded(unsigned long long* bytes);
 }
 constexpr int MAX_DYNAMIC_SHARED = 8;
@@ -732,6 +733,7 @@ static const std::map<std::string, std::function<void()>> CHECKS = {
 
 int main(int count, char** names) {
     need(cuInit(0), "start the driver");
+    ygg_emulation_count_loads();
     void* context = nullptr;
     need(cuDevicePrimaryCtxRetain(&context, 0), "make a context");
     need(cuCtxSetCurrent(context), "use a context");

