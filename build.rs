@@ -1,5 +1,5 @@
-//! Compiles the CUDA kernels where there is a toolkit: `CUDA_HOME` names its folder. Without it the binary compiles them through NVRTC on the
-//! machine where they run.
+//! Compiles the CUDA kernels where there is a toolkit: `CUDA_HOME` names its folder. Without it the binary compiles them
+//! through NVRTC on the machine where they run.
 
 #![allow(clippy::disallowed_methods, reason = "cargo speaks to build scripts through the environment")]
 
@@ -11,15 +11,29 @@ use std::{
 
 /// Where `ygg-kernels` has the sources of the CUDA kernels, as its build script says.
 const KERNELS: &str = "DEP_YGG_KERNELS_CUDA";
-/// Architectures that get code of their own; newer ones compile the intermediate code when they load it. Two versions of that are made and
-/// serve all: kernels overlap from the second one on.
-const ARCHITECTURES: [(&str, &str); 7] = [
+/// An architecture of intermediate code, and of the code that it becomes.
+type Architecture = (&'static str, &'static str);
+/// Architectures that get code of their own; newer ones compile the intermediate code when they load it. Two versions of
+/// that are made and serve all: kernels overlap from the second one on.
+const ARCHITECTURES: [Architecture; 7] = [
     ("compute_80", "sm_80"),
     ("compute_80", "sm_86"),
     ("compute_80", "sm_89"),
     ("compute_90", "sm_90a"),
     ("compute_90", "sm_100"),
     ("compute_90", "sm_120"),
+    ("compute_90", "compute_90"),
+];
+/// Those of machines whose processor is an ARM: Jetson Orin (87) and Thor (110), which do not run the code of a card of
+/// their generation; Grace with Hopper (90) or Blackwell (100), Spark (121), and cards in servers. Code for 80 serves 86.
+const ARCHITECTURES_ON_ARM: [Architecture; 8] = [
+    ("compute_80", "sm_80"),
+    ("compute_80", "sm_87"),
+    ("compute_80", "sm_89"),
+    ("compute_90", "sm_90a"),
+    ("compute_90", "sm_100"),
+    ("compute_90", "sm_110"),
+    ("compute_90", "sm_121"),
     ("compute_90", "compute_90"),
 ];
 
@@ -51,7 +65,8 @@ fn compile(home: &Path, kernels: &Path, out: &Path) {
         "-Werror",
         "all-warnings",
     ]);
-    for (virtual_arch, code) in ARCHITECTURES {
+    let is_arm = env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|machine| machine == "aarch64");
+    for (virtual_arch, code) in if is_arm { &ARCHITECTURES_ON_ARM[..] } else { &ARCHITECTURES } {
         command.arg(format!("-gencode=arch={virtual_arch},code={code}"));
     }
     command.arg(kernels.join("kernels.cu")).arg("-o").arg(out);

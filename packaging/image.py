@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""An OCI image of a release, for every processor whose static program is there, without a daemon and without a registry.
+"""An OCI image of a release, for every processor whose static program is there, without a daemon or a registry.
 
 usage: image.py FOLDER OUT.oci.tar
 
 FOLDER has the archives of `.ci/release`. `podman load -i OUT.oci.tar` and `docker load -i` take the image of their
-processor; `skopeo copy --all oci-archive:OUT.oci.tar docker://REGISTRY/yggc` sends all of them. The same archives give the
-same bytes.
+processor; `skopeo copy --all oci-archive:OUT.oci.tar docker://REGISTRY/yggc` sends all of them. The same archives give
+the same bytes.
 """
 import gzip, hashlib, io, json, pathlib, re, sys, tarfile
 
@@ -95,7 +95,8 @@ def main(folder, out):
         sys.exit(f"image.py: expected archives yggc-*-musl.tar.gz in {folder}, found none; .ci/release makes them")
     index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests}
     # Readers take what the outermost index names; it names one thing, the image of all processors.
-    named = blob(as_json(index), "index.v1+json") | {"annotations": {"org.opencontainers.image.ref.name": f"yggc:{version}"}}
+    name = {"org.opencontainers.image.ref.name": f"yggc:{version}"}
+    named = blob(as_json(index), "index.v1+json") | {"annotations": name}
     outermost = as_json({"schemaVersion": 2, "manifests": [named]})
     files = {"oci-layout": as_json({"imageLayoutVersion": "1.0.0"}), "index.json": outermost} | blobs
     with tarfile.open(out, "w", format=tarfile.USTAR_FORMAT) as tar:

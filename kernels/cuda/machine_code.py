@@ -25,10 +25,13 @@ WITH_MINIMA = {"nibbles", "nibbles_wide", "fives_wide"}
 MULTIPROCESSORS = {
     "sm_80": (64, 32, 164 << 10, 1 << 10),
     "sm_86": (48, 16, 100 << 10, 1 << 10),
+    "sm_87": (48, 16, 164 << 10, 1 << 10),
     "sm_89": (48, 24, 100 << 10, 1 << 10),
     "sm_90a": (64, 32, 228 << 10, 0),
     "sm_100": (64, 32, 228 << 10, 0),
+    "sm_110": (48, 24, 228 << 10, 0),
     "sm_120": (48, 24, 100 << 10, 0),
+    "sm_121": (48, 24, 100 << 10, 0),
 }
 # Those that the second number of a budget of warps is for.
 LARGE = {"sm_90a", "sm_100"}
@@ -36,8 +39,6 @@ LARGE = {"sm_90a", "sm_100"}
 QUARTER_REGISTERS, REGISTERS_AT_A_TIME = 16 << 10, 256
 # Bytes of loads by what their names have in them.
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
-
-
 
 
 class Instruction(NamedTuple):
