@@ -1,5 +1,5 @@
-//! Compiles the CUDA kernels where there is a toolkit: `CUDA_HOME` names its folder. Without it the binary compiles them
-//! through NVRTC on the machine where they run.
+//! Compiles the CUDA kernels where there is a toolkit: `CUDA_HOME` names its folder. Without it the binary compiles
+//! them through NVRTC on the machine where they run.
 
 #![allow(clippy::disallowed_methods, reason = "cargo speaks to build scripts through the environment")]
 
@@ -13,8 +13,8 @@ use std::{
 const KERNELS: &str = "DEP_YGG_KERNELS_CUDA";
 /// An architecture of intermediate code, and of the code that it becomes.
 type Architecture = (&'static str, &'static str);
-/// Architectures that get code of their own; newer ones compile the intermediate code when they load it. Two versions of
-/// that are made and serve all: kernels overlap from the second one on.
+/// Architectures that get code of their own; newer ones compile the intermediate code when they load it. Two versions
+/// of that are made and serve all: kernels overlap from the second one on.
 const ARCHITECTURES: [Architecture; 7] = [
     ("compute_80", "sm_80"),
     ("compute_80", "sm_86"),
@@ -25,7 +25,8 @@ const ARCHITECTURES: [Architecture; 7] = [
     ("compute_90", "compute_90"),
 ];
 /// Those of machines whose processor is an ARM: Jetson Orin (87) and Thor (110), which do not run the code of a card of
-/// their generation; Grace with Hopper (90) or Blackwell (100), Spark (121), and cards in servers. Code for 80 serves 86.
+/// their generation; Grace with Hopper (90) or Blackwell (100), Spark (121), and cards in servers. Code for 80 serves
+/// 86.
 const ARCHITECTURES_ON_ARM: [Architecture; 8] = [
     ("compute_80", "sm_80"),
     ("compute_80", "sm_87"),

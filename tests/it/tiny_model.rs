@@ -186,7 +186,7 @@ pub(crate) fn is_slow(tier: Tier) -> bool {
 /// as slow.
 pub(crate) fn cases(class: Class, all: u64) -> u64 {
     match class.tier {
-        Tier::Cuda => all.div_ceil(8),
+        Tier::Cuda => part(all.div_ceil(8)),
         Tier::Portable => part(part(all)),
         _ => part(all),
     }
