@@ -272,8 +272,8 @@ fn contexts(loaded: &Loaded, asked: &[usize], widest: usize) -> Result<Vec<usize
 }
 
 /// The first drafter with a cache of its own, for recording it at every place of the answers while they are given:
-/// along known answers it would read every prompt anew and have the verifier forward every place a second time. Not of blocks: their trees are as deep as they have rows, and of an answer's last
-/// places as many would be left out.
+/// along known answers it would read every prompt anew and have the verifier forward every place a second time. Not of
+/// blocks: their trees are as deep as they have rows, and of an answer's last places as many would be left out.
 fn at_every_place(drafters: &[(DrafterName, DrafterKind)]) -> Option<Answering<'_>> {
     let is_it = |(_, kind): &&(DrafterName, DrafterKind)| kind.keeps_a_cache() && !kind.drafts_blocks();
     let (name, kind) = recorded_models(drafters).into_iter().find(is_it)?;

@@ -73,8 +73,7 @@ impl Release {
         names.sort();
         let line = |name: &String| {
             let bytes = fs::read(self.path(&format!("release/{name}"))).expect("it is there");
-            let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{digest}  {name}\n")
+            format!("{}  {name}\n", digest_of(&bytes))
         };
         let sums: String = names.iter().map(line).collect();
         fs::write(self.path("release/SHA256SUMS"), sums).expect("it is written");
@@ -370,8 +369,10 @@ fn archives_become_an_image_for_each_processor() {
         let digest = described["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
         let path = folder.join("blobs/sha256").join(digest.expect("a digest"));
         let bytes = fs::read(&path).expect("it is there");
-        let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!((Some(&*found), described["size"].as_u64()), (digest, Some(bytes.len() as u64)));
+        assert_eq!(
+            (Some(&*digest_of(&bytes)), described["size"].as_u64()),
+            (digest, Some(bytes.len() as u64))
+        );
         (path, bytes)
     };
     let json = |described: &Value| -> Value { serde_json::from_slice(&blob(described).1).expect("JSON") };
@@ -399,6 +400,10 @@ fn archives_become_an_image_for_each_processor() {
             assert!(listed.lines().any(is_there), "{rights} {path}: {listed}");
         }
     }
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes an image of a release.

@@ -3,18 +3,17 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{Read, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::cli::{
     args::Environment,
-    cache::{CacheError, hex},
+    cache::CacheError,
     fetch::{FetchError, Wheel},
 };
 
@@ -49,13 +48,6 @@ struct Page {
 struct Listed {
     filename: String,
     url: String,
-    #[serde(default)]
-    hashes: Hashes,
-}
-
-#[derive(Deserialize, Default)]
-struct Hashes {
-    sha256: Option<String>,
 }
 
 impl Index {
@@ -68,6 +60,18 @@ impl Index {
 
     pub(super) fn at(address: &str) -> Self {
         Self { address: address.trim_end_matches('/').to_owned(), trusted: None }
+    }
+
+    /// The address without a password that it may have.
+    fn shown(&self) -> String {
+        match self
+            .address
+            .split_once("://")
+            .and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1)))
+        {
+            Some((scheme, rest)) => format!("{scheme}://{rest}"),
+            None => self.address.clone(),
+        }
     }
 
     /// The certificates to trust, or what is wrong with their file.
@@ -96,7 +100,7 @@ impl Index {
         on_bytes: impl Fn(u64),
     ) -> Result<PathBuf, FetchError> {
         let requirement = wheel.requirement;
-        let refused = |why: String| FetchError::NoIndex { requirement, index: self.address.clone(), why };
+        let refused = |why: String| FetchError::NoIndex { requirement, index: self.shown(), why };
         let tls = TlsConfig::builder().root_certs(self.roots().map_err(refused)?).build();
         let agent = ureq::Agent::config_builder()
             .tls_config(tls)
@@ -120,41 +124,19 @@ impl Index {
         let path = work.join("index.whl");
         let address = absolute(&page_address, &file.url);
         let body = agent.get(&address).call().map_err(|error| refused(error.to_string()))?.into_body();
-        // What is published does not grow: twice its size is something else.
+        // What is published does not grow: twice its size is something else. What is less is told by the model's digest.
         let mut body = body.into_with_config().limit(2 * wheel.bytes).reader();
-        let found = copy(&mut body, &path, on_bytes).map_err(|error| match error {
-            CopyError::Network(error) => refused(error.to_string()),
-            CopyError::Disk(error) => error.into(),
-        })?;
-        match &file.hashes.sha256 {
-            Some(expected) if !found.eq_ignore_ascii_case(expected) => {
-                Err(refused(format!("it sent SHA-256 {found} where it lists {expected}")))
+        let mut file = File::create(&path).map_err(CacheError::at("create", &path))?;
+        let (mut buffer, mut written) = (vec![0; 1 << 16], 0);
+        loop {
+            let count = body.read(&mut buffer).map_err(|error| refused(error.to_string()))?;
+            if count == 0 {
+                return Ok(path);
             }
-            // The model in it has a digest of its own.
-            _ => Ok(path),
+            file.write_all(&buffer[..count]).map_err(CacheError::at("write", &path))?;
+            written += count as u64;
+            on_bytes(written);
         }
-    }
-}
-
-enum CopyError {
-    Network(io::Error),
-    Disk(CacheError),
-}
-
-/// Writes what is read to a file, and gives its SHA-256.
-fn copy(from: &mut impl Read, to: &Path, on_bytes: impl Fn(u64)) -> Result<String, CopyError> {
-    let disk = |what| move |error| CopyError::Disk(CacheError::at(what, to)(error));
-    let mut file = File::create(to).map_err(disk("create"))?;
-    let (mut hasher, mut buffer, mut written) = (Sha256::new(), vec![0; 1 << 16], 0);
-    loop {
-        let count = from.read(&mut buffer).map_err(CopyError::Network)?;
-        if count == 0 {
-            return Ok(hex(&hasher.finalize()));
-        }
-        hasher.update(&buffer[..count]);
-        file.write_all(&buffer[..count]).map_err(disk("write"))?;
-        written += count as u64;
-        on_bytes(written);
     }
 }
 
@@ -204,6 +186,7 @@ mod tests {
         };
         assert_eq!(of(None), INDEX);
         assert_eq!(of(Some("http://127.0.0.1:9/simple/")), "http://127.0.0.1:9/simple");
+        assert_eq!(Index::at("https://me:secret@host/simple").shown(), "https://host/simple");
     }
 
     #[test]
