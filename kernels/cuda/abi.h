@@ -15,6 +15,10 @@ typedef int i32;
 #define YGG_NO_GROUP 0xffffffffu
 // A row without a slot stores nothing.
 #define YGG_NO_SLOT 0xffffffffu
+// A part of a row that is none.
+#define YGG_NO_PART 0xffffffffu
+// A step of a walk that goes on from the states of the committed rows.
+#define YGG_COMMITTED 0xfffffffeu
 // An offer that is none.
 #define YGG_NO_TOKEN 0xffffffffu
 
@@ -27,6 +31,10 @@ enum {
     YGG_TILE_N = 16,
     // Token rows of one multiplication of tensor cores: columns of its right operand.
     YGG_TILE_W = 8,
+    // Most experts of a layer: numbers in the registers of a warp that routes a row, and what a block that groups rows has room for.
+    YGG_MOST_EXPERTS = 512,
+    // Most experts of a row.
+    YGG_MOST_USED = 64,
     // Most token rows of a forward: the widest that products have kernels for.
     YGG_MOST_WIDTH = 64,
     // Parts of the inputs of a linear, which are summed apart and joined in order: whatever the width, so that
@@ -54,6 +62,15 @@ enum {
     YGG_RANGE_LANES = 16,
     // Most candidates of a row.
     YGG_MOST_CANDIDATES = 64,
+    // Columns of a state in a block, and threads that share each: rows of a state are divided among them.
+    YGG_STATE_COLUMNS = 32,
+    YGG_STATE_PARTS = 4,
+    // Most taps of a channel.
+    YGG_MOST_TAPS = 8,
+    // Rows between two older states: ygg_kernels::StateLayer::STRIDE.
+    YGG_STATE_STRIDE = 64,
+    // States that are saved where sequences part: as many parents with several children as are on one path of a usual tree.
+    YGG_SAVED_STATES = 6,
     // Threads of the block that joins the ranges of a row.
     YGG_MERGE_THREADS = 256,
 };
@@ -123,6 +140,7 @@ typedef struct YggPrepare {
     const float* gain; // [K], or null
     float eps;
     YggFragments out;
+    u32 parts; // of a row of x, each of which becomes a row: they lie one after the other, and K is what one of them has
 } YggPrepare;
 
 // Keys and values of a layer, each [G, S, D] of f16 or f32.
@@ -146,10 +164,13 @@ typedef struct YggProjection {
     YggKv kv;
 } YggProjection;
 
-// The function of a gate.
+// What two numbers make: a function of the first times the second, or their sum. Meaning: ygg_kernels::Nonlinearity.
 enum YggFunction {
     YGG_SILU,
     YGG_GELU, // as a hyperbolic tangent approximates it
+    YGG_CLAMPED_SILU,
+    YGG_SIGMOID,
+    YGG_ADD,
 };
 
 // out = x weights^T (+ bias) (+ out), or function(x weights^T) * (x up^T).
@@ -171,6 +192,54 @@ typedef struct YggLinear {
     float* parts; // of wide products that are joined, else null: [blocks][YGG_SPLIT_K / 2][YGG_WIDE_TILES][row tiles][32 lanes][4]
 } YggLinear;
 
+// Which experts each row uses, and with what weights. Meaning: ygg_kernels::Routing.
+typedef struct YggRoute {
+    YggStep step;
+    YggRows scores; // [W, E]
+    const float* bias;    // [E], added where experts are chosen; or null
+    u32 used; // k
+    u32 is_sigmoid;    // 1: weights are sigmoids, 0: a softmax
+    u32 is_normalised; // 1: weights are divided by their sum and `least`
+    float least;
+    float scale; // of weights
+    YggRows out; // [W, 2 k]: numbers of experts, ascending, then their weights
+} YggRoute;
+
+// Up to YGG_TILE_W rows that use an expert: its matrix is read once for them. A part is a row and one of its experts: row * k + the place of that
+// among those of the row.
+typedef struct YggPiece {
+    u32 expert;
+    u32 parts[8]; // YGG_TILE_W; YGG_NO_PART where there is none
+} YggPiece;
+
+// Rows with the same expert become pieces.
+typedef struct YggGroup {
+    YggStep step;
+    YggRows routes; // [W, 2 k]
+    u32* count; // [1]: pieces
+    YggPiece* pieces;
+} YggGroup;
+
+// Products of rows with the matrices of their experts, which lie one after the other: of gated pairs all gates, then all ups.
+typedef struct YggRouted {
+    YggLinear linear; // codes and scales of the first matrix; out: [W, N] of the first part of each row, those of its other parts after them; bias: [E, N], of all matrices
+    u64 matrix_bytes; // from one matrix to the next, of codes as of scales
+    u32 ups;  // number of the first up; 0 where no pairs are
+    u32 used; // k
+    u32 sharing; // parts that read the same inputs: k, or 1
+    u32 row_tiles; // of the fragments
+    const u32* count; // [1]: pieces
+    const YggPiece* pieces;
+} YggRouted;
+
+// Each row becomes the sum of its parts, each times its weight, in order.
+typedef struct YggRoutedJoin {
+    YggStep step;
+    YggRows routes; // [W, 2 k]
+    const float* products; // [W, k, N]
+    YggRows out; // [W, N]
+} YggRoutedJoin;
+
 typedef struct YggNormRows {
     YggStep step;
     YggRows x;
@@ -180,18 +249,12 @@ typedef struct YggNormRows {
     YggRows out;
 } YggNormRows;
 
-enum YggBinary {
-    YGG_ADD,    // a + b
-    YGG_GATE_SILU, // silu(a) * b
-    YGG_GATE_GELU, // gelu(a) * b
-};
-
 typedef struct YggElementwise {
     YggStep step;
     YggRows a;
     YggRows b;
     YggRows out;
-    u32 binary; // YggBinary
+    u32 function; // YggFunction
 } YggElementwise;
 
 typedef struct YggScale {
@@ -242,6 +305,7 @@ typedef struct YggAttention {
     float softcap; // 0: none
     u32 window; // places that a row sees, its own the last of them
     u32 spread; // blocks that share the partitions of prefixes; later ones share the rows
+    const float* sinks; // [H]: scores of a place that every row sees, and that has no values; or null
     YggRope rope;
     YggKv kv;
     float* partial;    // [W * H][partitions][D], with D as a multiple of 4
@@ -266,6 +330,74 @@ typedef struct YggShortConv {
     float* kept; // [S, C] of the layer
     YggRows out; // [W, C]
 } YggShortConv;
+
+// Sizes of a recurrence, and what a layer keeps of the last rows: slot s is row s mod `ring`.
+typedef struct YggStates {
+    u32 is_scan;    // 1: a selective scan, 0: a gated delta rule
+    u32 is_grouped; // 1: value heads that read one key head lie together, 0: head h reads key head h mod J
+    u32 key_heads;   // J
+    u32 value_heads; // H
+    u32 key_dim;   // A
+    u32 value_dim; // B
+    u32 ring;
+    float* kept; // [ring, 2 C + 2 H]: the channels that went in; what became of them; of each value head the decay, and how far its state follows
+} YggStates;
+
+// What a row does to the states of a layer is made of what went in of it and of the rows before it, and kept. Meaning: ygg_kernels::Recurrence.
+typedef struct YggStateRows {
+    YggStep step;
+    YggStates states;
+    YggRows x;     // [W, C]
+    YggRows steps; // [W, H]
+    YggRows rates; // [W, H] of a delta rule
+    const float* taps; // [C, T], that of the row itself last
+    const float* channel_biases; // [C] of a scan
+    const float* decays;      // [H]
+    const float* step_biases; // [H]
+    u32 tap_count; // T
+    u32 is_logarithm; // 1: decays are stored as logarithms, 0: negated
+    float shortest; // step
+    float longest;
+    const u32* slots;    // [W]
+    const u32* prefix;   // [W]
+    const u32* tail_len; // [W]
+    const u32* tails;    // [W, tail_capacity]
+    u32 tail_capacity;
+    YggRows out; // [W, H B]: zeros of padding are written
+} YggStateRows;
+
+// A step of the walk over the rows of a forward: a state follows what is kept of a slot. Fields are YGG_NO_SLOT where there is nothing to do.
+typedef struct YggStateStep {
+    u32 load; // saved state to go on from, before all else; YGG_COMMITTED: that of the committed rows
+    u32 save; // where the state is saved, before it follows
+    u32 slot; // without one, the results of row `load` are those of the step's row, too
+    u32 row;  // that gets the results
+} YggStateStep;
+
+// The walk over the rows of a forward. The same for all layers.
+typedef struct YggStateOrder {
+    u32 rows; // W
+    const u32* slots;    // [W]
+    const u32* prefix;   // [W]
+    const u32* tail_len; // [W]
+    const u32* tails;    // [W, tail_capacity]
+    u32 tail_capacity;
+    u32* counts; // [2]: committed rows that all rows follow, and steps
+    YggStateStep* steps;
+} YggStateOrder;
+
+// Lets the states of a layer follow committed rows, then the walk.
+typedef struct YggStateWalk {
+    YggStep step;
+    YggStates states;
+    float* matrices; // [3][H][A][B]: the newest state, and two older ones at multiples of YGG_STATE_STRIDE rows
+    u32* held;       // [H][ceil(B / YGG_STATE_COLUMNS)][3]: after how many rows each of these is; YGG_NO_SLOT where there is none
+    float* saved;    // [YGG_SAVED_STATES][H][A][B]
+    const float* skips; // [H] of a scan: factors of values in results
+    const u32* counts;
+    const YggStateStep* steps;
+    YggRows out; // [W, H B]
+} YggStateWalk;
 
 // Which candidates a forward wants of every row.
 typedef struct YggChoice {

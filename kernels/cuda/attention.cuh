@@ -113,8 +113,10 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     float largest = -infinity(), sum = 0.0f;
     for (u32 i = lane(); i < count; i += WARP) largest = larger(largest, load_number(maxima + index(i)));
     largest = warp_max(largest);
+    if (p.sinks != nullptr) largest = larger(largest, p.sinks[head]);
     for (u32 i = lane(); i < count; i += WARP) sum = fma_rn(load_number(sums + index(i)), exp_fast(add_rn(load_number(maxima + i), -largest)), sum);
     sum = warp_sum(sum);
+    if (p.sinks != nullptr) sum = add_rn(sum, exp_fast(add_rn(p.sinks[index(head)], -largest)));
     float total[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     auto add = [&](u32 i, const Words4& four) {
         const float weight = exp_fast(add_rn(load_number(maxima + i), -largest));
@@ -147,23 +149,23 @@ YGG_KERNEL(ygg_move_slots, YggMoves, YGG_ROW_THREADS) {
     u8* plane = p.cache + static_cast<u64>(blockIdx.x) * p.slots * p.slot_bytes;
     for (u32 i = threadIdx.x; i < p.slot_bytes / 2; i += blockDim.x)
         for (u32 m = 0; m < p.count; ++m) {
-            const u16* from = reinterpret_cast<const u16*>(plane + static_cast<u64>(p.from[index(m)]) * p.slot_bytes);
-            reinterpret_cast<u16*>(plane + static_cast<u64>(p.first + m) * p.slot_bytes)[i] = from[i];
+            const u16* from = reinterpret_cast<const u16*>(plane + static_cast<u64>(p.from[index(m)] % p.slots) * p.slot_bytes);
+            reinterpret_cast<u16*>(plane + static_cast<u64>((p.first + m) % p.slots) * p.slot_bytes)[i] = from[i];
         }
 }
 
 // grid: planes
 YGG_KERNEL(ygg_poison_slots, YggPoison, YGG_ROW_THREADS) {
     const u64 count = static_cast<u64>(p.count) * p.head_dim;
-    const u64 start = (static_cast<u64>(blockIdx.x) * p.slots + p.first) * p.head_dim;
     for (u64 i = threadIdx.x; i < count; i += blockDim.x) {
-        u64 state = (start + i) * 6364136223846793005ull + (p.seed | 1) * 1442695040888963407ull;
+        const u64 slot = (p.first + i / p.head_dim) % p.slots, at = (static_cast<u64>(blockIdx.x) * p.slots + slot) * p.head_dim + i % p.head_dim;
+        u64 state = at * 6364136223846793005ull + (p.seed | 1) * 1442695040888963407ull;
         state ^= state >> 33;
         state *= 0xff51afd7ed558ccdull;
         const float noise = static_cast<float>(static_cast<u32>(state >> 40)) / 1048576.0f - 8.0f;
         if (p.halves)
-            static_cast<u16*>(p.cache)[start + i] = ygg::F16::write(noise);
+            static_cast<u16*>(p.cache)[at] = ygg::F16::write(noise);
         else
-            static_cast<float*>(p.cache)[start + i] = noise;
+            static_cast<float*>(p.cache)[at] = noise;
     }
 }

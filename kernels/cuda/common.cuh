@@ -50,13 +50,26 @@ YGG_DEVICE u32 word_of(const Words4& words, u32 i) { return i == 0 ? words.x : i
 // exp(x) for x <= 0 or minus infinity, as attention takes it.
 YGG_DEVICE float exp_fast(float x) { return exp2_fast(mul_rn(x, 1.44269504f)); }
 
-YGG_DEVICE float silu(float x) { return divide(x, add_rn(1.0f, exp2_fast(mul_rn(x, -1.44269504f)))); }
+// x sigmoid(slope).
+YGG_DEVICE float swish(float x, float slope) { return divide(x, add_rn(1.0f, exp2_fast(mul_rn(slope, -1.44269504f)))); }
+YGG_DEVICE float sigmoid(float x) { return swish(1.0f, x); }
+YGG_DEVICE float within(float bound, float x) {
+    x = x > bound ? bound : x;
+    return x < -bound ? -bound : x;
+}
 
-// The function of a gate: x sigmoid(x), or x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)).
-YGG_DEVICE float gated(u32 function, float x) {
-    if (function == YGG_SILU) return silu(x);
-    const float argument = mul_rn(mul_rn(1.59576912f, x), fma_rn(mul_rn(0.044715f, x), x, 1.0f));
-    return divide(x, add_rn(1.0f, exp2_fast(mul_rn(argument, -1.44269504f))));
+// What a gate leaves of the product beside it. GELU is x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)). One division for all: it is long, and
+// products have the next weights in their registers.
+YGG_DEVICE float combined(u32 function, float gate, float up) {
+    float slope = gate;
+    if (function == YGG_GELU) slope = mul_rn(mul_rn(1.59576912f, gate), fma_rn(mul_rn(0.044715f, gate), gate, 1.0f));
+    if (function == YGG_CLAMPED_SILU) {
+        gate = gate > 7.0f ? 7.0f : gate;
+        slope = mul_rn(1.702f, gate);
+        up = add_rn(within(7.0f, up), 1.0f);
+    }
+    if (function == YGG_SIGMOID) gate = 1.0f;
+    return mul_rn(swish(gate, slope), up);
 }
 
 // cap tanh(x / cap).
@@ -118,11 +131,7 @@ YGG_DEVICE u64 fragment_word(u32 row_tiles, u32 w, u32 k) {
 }
 
 // The nearest that a half has: beyond its range, the largest finite value; NaN stays.
-YGG_DEVICE float in_half(float x) {
-    const float largest = static_cast<float>(32 * index(2047u));
-    x = x > largest ? largest : x;
-    return x < -largest ? -largest : x;
-}
+YGG_DEVICE float in_half(float x) { return within(static_cast<float>(32 * index(2047u)), x); }
 
 // Two inputs as a product reads them.
 YGG_DEVICE u32 fragment_pair(u32 format, float low, float high) {

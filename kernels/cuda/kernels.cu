@@ -1,9 +1,9 @@
 // All kernels, in one unit for nvcc, for NVRTC and for the host compiler of the emulation.
 #include "rows.cuh"
-#include "linear.cuh"
+#include "products.cuh"
 #include "attention.cuh"
 #include "short_conv.cuh"
-#include "candidates.cuh"
+#include "states.cuh"
 #include "noise.cuh"
 #include "growth.cuh"
 #include "pruning.cuh"

@@ -25,6 +25,34 @@ static_assert(YGG_LINEAR_THREADS == SPLIT_K * WARP, "a warp for each part of the
 constexpr u32 TILES_N = YGG_WIDE_TILES, PAIRS = SPLIT_K / 2, COLUMNS = TILES_N / 2, STAGES = YGG_WIDE_STAGES;
 static_assert(YGG_LINEAR_THREADS == 2 * COLUMNS * WARP, "two parts of the inputs side by side");
 
+// What blocks of a product take, one piece after the other: of one matrix, its tiles of outputs. Those of experts: `Routed`.
+template <u32 NT> struct Dense {
+    // The first of its tiles of outputs: none, past the last.
+    struct Piece {
+        u32 tile;
+    };
+    // Whether pieces are known while kernels before still run.
+    static constexpr bool IS_KNOWN_EARLY = true;
+    const YggLinear& p;
+
+    YGG_DEVICE Piece at(u32 number) const { return {number}; }
+    // The block's one after a piece.
+    YGG_DEVICE Piece after(const Piece& piece) const { return {piece.tile + gridDim.x}; }
+    YGG_DEVICE const void* codes(const Piece&, bool is_up) const { return is_up ? p.up_codes : p.codes; }
+    YGG_DEVICE const void* scales(const Piece&, bool is_up) const { return is_up ? p.up_scales : p.scales; }
+    // The sum of an output, plus its bias.
+    YGG_DEVICE float biased(const Piece&, bool is_up, u32 output, float sum) const { return is_up || p.bias == nullptr ? sum : add_rn(sum, p.bias[index(output)]); }
+    // A lane's part of the token rows and the first tile of inputs; that of the next tile is so much further on.
+    YGG_DEVICE const Words4* rows(const Piece&) const { return static_cast<const Words4*>(p.fragments) + lane(); }
+    YGG_DEVICE u32 row_words() const { return NT * 2 * WARP; }
+    // Whether the lane has a row in a tile of them.
+    YGG_DEVICE bool has_row(const Piece&, u32 n) const { return n * YGG_TILE_W + lane() / 4 < p.out.rows; }
+    // Number of a row of the piece, whether it is there, and where its outputs go.
+    YGG_DEVICE u32 row(const Piece&, u32 w) const { return w; }
+    YGG_DEVICE bool is_there(u32 row) const { return row < p.out.rows; }
+    YGG_DEVICE float* out(u32 row) const { return row_of(p.out, row); }
+};
+
 // Where the weights of a tile of inputs are: of `TILES` consecutive tiles of outputs, or of those of gate and up. Those of later tiles of
 // inputs are further on.
 template <class Format, u32 TILES, bool GATED> struct WeightsAt {
@@ -32,14 +60,14 @@ template <class Format, u32 TILES, bool GATED> struct WeightsAt {
     u32 t, outputs; // the tile of inputs, and how many of the tiles of outputs are there
     const u32 tiles_k;
 
-    YGG_DEVICE WeightsAt(const YggLinear& p, u32 tile, u32 t) : t(t), tiles_k(p.tiles_k) {
-        const u32 row_tiles = ceil_div(p.out.columns, YGG_TILE_N);
+    template <class Work> YGG_DEVICE WeightsAt(const Work& work, const typename Work::Piece& piece, u32 t) : t(t), tiles_k(work.p.tiles_k) {
+        const u32 row_tiles = ceil_div(work.p.out.columns, YGG_TILE_N), tile = piece.tile;
         outputs = tile >= row_tiles ? 0 : GATED ? 2 : row_tiles - tile;
 #pragma unroll
         for (u32 m = 0; m < TILES; ++m) {
             const bool is_up = GATED && m == 1;
             const u64 number = index(static_cast<u64>(GATED ? tile : tile + m) * tiles_k + t);
-            sources[m] = Format::source(is_up ? p.up_codes : p.codes, is_up ? p.up_scales : p.scales, number);
+            sources[m] = Format::source(work.codes(piece, is_up), work.scales(piece, is_up), number);
         }
     }
     // Loads those of the tile `ahead` tiles further on. What is not there stays as it is.
@@ -48,6 +76,11 @@ template <class Format, u32 TILES, bool GATED> struct WeightsAt {
 #pragma unroll
         for (u32 m = 0; m < TILES; ++m)
             if (m < outputs) Format::load(to[m], sources[m], ahead);
+    }
+    // Those of this tile of inputs and the next ones of its part.
+    template <u32 AHEAD> YGG_DEVICE void load_all(typename Format::Loaded (&to)[AHEAD][TILES]) const {
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; ++i) load(to[i], i * SPLIT_K);
     }
 };
 
@@ -182,27 +215,26 @@ YGG_DEVICE void multiply(float (&sums)[TILES][NT][4], const typename Format::Loa
     multiply_half<Format, NT, TILES, IS_EARLY>(sums, parts, 1, [&](u32 n) { return inputs_of(1, n); }, then);
 }
 
-// Leaves what a block has of `tiles` tiles of outputs from `first_tile` on, or of so many of gate and up, and token rows from `first_row` on.
+// Leaves what a block has of `tiles` tiles of outputs of a piece, or of so many of gate and up, and token rows from `first_row` on.
 // `product(m, row, w)` is the sum of output `row` of the block's tile m: of a gated pair, gates have the even ones.
-template <bool GATED, class Product>
-YGG_DEVICE void leave_outputs(const YggLinear& p, u32 first_tile, u32 tiles, u32 first_row, u32 rows, Product product) {
+template <bool GATED, class Work, class Product>
+YGG_DEVICE void leave_outputs(const Work& work, const typename Work::Piece& piece, u32 tiles, u32 first_row, u32 rows, Product product) {
+    const YggLinear& p = work.p;
     const u32 outputs = tiles * YGG_TILE_N;
     for (u32 element = threadIdx.x; element < outputs * rows; element += YGG_LINEAR_THREADS) {
         const u32 m = element % outputs / YGG_TILE_N, row = element % YGG_TILE_N, in_block = element / outputs;
-        const u32 w = first_row + in_block, tile = first_tile + m, output = tile * YGG_TILE_N + row;
-        if (w >= p.out.rows || output >= p.out.columns) continue;
-        auto biased = [&](u32 row) {
-            const float total = product(GATED ? 2 * m : m, row, in_block);
-            return p.bias == nullptr ? total : add_rn(total, p.bias[index(tile * YGG_TILE_N + row)]);
-        };
-        if (!GATED && p.projection.positions != nullptr) {
-            leave_projection(p, w, tile, row, biased);
-            continue;
-        }
-        float total = biased(row);
-        float* out = row_of(p.out, w) + index(output);
+        const u32 w = work.row(piece, first_row + in_block), tile = piece.tile + m, output = tile * YGG_TILE_N + row;
+        if (!work.is_there(w) || output >= p.out.columns) continue;
+        auto biased = [&](bool is_up, u32 row) { return work.biased(piece, is_up, tile * YGG_TILE_N + row, product(GATED ? 2 * m + is_up : m, row, in_block)); };
+        if constexpr (!GATED && Work::IS_KNOWN_EARLY)
+            if (p.projection.positions != nullptr) {
+                leave_projection(p, w, tile, row, [&](u32 row) { return biased(false, row); });
+                continue;
+            }
+        float total = biased(false, row);
+        float* out = work.out(w) + index(output);
         if (GATED)
-            total = mul_rn(gated(p.function, total), product(2 * m + 1, row, in_block));
+            total = combined(p.function, total, biased(true, row));
         else if (p.residual)
             total = add_rn(*out, total);
         *out = total;
@@ -216,7 +248,8 @@ YGG_DEVICE u32 number_of(u32 row, u32 w) { return row / 8 * 2 + w % 2; }
 
 // Few token rows: `NT` tiles of 8. A block goes from one tile of outputs to the next of its own, and asks for the weights of that one before it has left
 // the results of the last.
-template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLinear& p) {
+template <class Format, u32 NT, bool GATED, class Work> YGG_DEVICE void linear(const Work& work) {
+    const YggLinear& p = work.p;
     constexpr u32 TILES = GATED ? 2 : 1, AHEAD = Format::ahead(NT, GATED);
     // Inputs are asked for one tile ahead, of which two are in turn, where registers have room for that.
     constexpr bool IS_ASKED_AHEAD = NT == 1 || (!Format::HAS_OFFSET && Format::SCALED != 1);
@@ -230,55 +263,66 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
     const bool is_left_out = is_skipped(p.step);
     const u32 part = of_warp(warp()), row_tiles = ceil_div(p.out.columns, YGG_TILE_N), steps = ceil_div(p.tiles_k, SPLIT_K * TRIP) * TRIP;
     typename Format::Loaded loaded[AHEAD][TILES] = {};
-    {
-        const Weights first(p, blockIdx.x, part);
-        if (!is_left_out)
-#pragma unroll
-            for (u32 i = 0; i < AHEAD; ++i) first.load(loaded[i], i * SPLIT_K);
+    if constexpr (Work::IS_KNOWN_EARLY) {
+        const Weights first(work, work.at(blockIdx.x), part);
+        if (!is_left_out) first.load_all(loaded);
     }
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (is_left_out) return;
-    const Words4* rows = static_cast<const Words4*>(p.fragments) + lane();
+    typename Work::Piece here = work.at(blockIdx.x);
+    if constexpr (!Work::IS_KNOWN_EARLY) Weights(work, here, part).load_all(loaded);
     Words4 inputs[2][NT][2] = {};
-    auto ask = [&](Words4 (&to)[NT][2], const Words4* from, bool is_there) {
+    auto ask = [&](Words4 (&to)[NT][2], const typename Work::Piece& piece, const Words4* from, bool is_there) {
 #pragma unroll
         for (u32 n = 0; n < NT; ++n)
 #pragma unroll
             for (u32 half = 0; half < 2; ++half)
-                if (is_there && n * YGG_TILE_W + lane() / 4 < p.out.rows)
+                if (is_there && work.has_row(piece, n))
                     to[n][half] = load_words(from + (n * 2 + index(half)) * WARP);
                 else if (!IS_BRANCHED)
                     to[n][half] = {};
     };
-    constexpr u32 OF_TILE = NT * 2 * WARP, OF_TRIP = TRIP * SPLIT_K;
-    const Words4* first_rows = rows + part * OF_TILE;
-    if (IS_ASKED_AHEAD) ask(inputs[0], first_rows, part < p.tiles_k);
+    const u32 of_tile = work.row_words();
+    constexpr u32 OF_TRIP = TRIP * SPLIT_K;
+    const Words4* first_rows = work.rows(here) + part * of_tile;
+    if (IS_ASKED_AHEAD) ask(inputs[0], here, first_rows, part < p.tiles_k);
     // Of this tile and the one before: nobody writes what others still read.
     YGG_SHARED(float[2][SPLIT_K][TILES][NT][4][WARP], both_parts);
     u32 turn = 0;
-    for (u32 tile = blockIdx.x; tile < row_tiles; tile += gridDim.x, turn ^= 1) {
+    for (; here.tile < row_tiles; turn ^= 1) {
+        // Fetched early where it must be fetched; else made where it is used, which keeps a register.
+        typename Work::Piece fetched = {};
+        if constexpr (!Work::IS_KNOWN_EARLY) fetched = work.after(here);
+        auto following = [&] {
+            if constexpr (Work::IS_KNOWN_EARLY) return work.after(here);
+            else return fetched;
+        };
         float sums[TILES][NT][4] = {};
+        // Dense pieces have the same rows.
         const Words4* rows_of_trip = first_rows;
+        if constexpr (!Work::IS_KNOWN_EARLY) first_rows = work.rows(fetched) + part * of_tile;
         for (u32 t = part; t < part + steps * SPLIT_K; t += OF_TRIP) {
-            // After a trip comes the next one, or the first of the next tile.
+            // After a trip comes the next one, or the first of the next piece.
             const bool is_last = t + OF_TRIP >= steps * SPLIT_K;
             const u32 next_t = is_last ? part : index(t) + OF_TRIP;
-            const Words4* rows_of_next = is_last ? first_rows : rows_of_trip + OF_TRIP * OF_TILE;
-            const Weights next(p, is_last ? tile + gridDim.x : tile, next_t);
+            typename Work::Piece piece_of_next = here;
+            if (is_last) piece_of_next = following();
+            const Words4* rows_of_next = is_last ? first_rows : rows_of_trip + OF_TRIP * of_tile;
+            const Weights next(work, piece_of_next, next_t);
 #pragma unroll
             for (u32 i = 0; i < TRIP; ++i) {
-                const u32 following = (i + 1) * SPLIT_K;
+                const u32 ahead = (i + 1) * SPLIT_K;
                 if (!IS_ASKED_AHEAD)
-                    ask(inputs[i % 2], rows_of_trip + i * SPLIT_K * OF_TILE, t + i * SPLIT_K < p.tiles_k);
+                    ask(inputs[i % 2], here, rows_of_trip + i * SPLIT_K * of_tile, t + i * SPLIT_K < p.tiles_k);
                 else if (i + 1 < TRIP)
-                    ask(inputs[(i + 1) % 2], rows_of_trip + following * OF_TILE, t + following < p.tiles_k);
+                    ask(inputs[(i + 1) % 2], here, rows_of_trip + ahead * of_tile, t + ahead < p.tiles_k);
                 else
-                    ask(inputs[0], rows_of_next, next_t < p.tiles_k);
+                    ask(inputs[0], piece_of_next, rows_of_next, next_t < p.tiles_k);
                 if (!IS_BRANCHED || t + i * SPLIT_K < p.tiles_k)
                     multiply<Format, NT, TILES, false>(sums, loaded[i % AHEAD], [&](u32 half, u32 n) { return inputs[i % 2][n][half]; }, [] {});
                 if (AHEAD < TRIP && i + AHEAD < TRIP)
-                    Weights(p, tile, t).load(loaded[i % AHEAD], (i + AHEAD) * SPLIT_K);
+                    Weights(work, here, t).load(loaded[i % AHEAD], (i + AHEAD) * SPLIT_K);
                 else
                     next.load(loaded[i % AHEAD], (i + AHEAD - TRIP) * SPLIT_K);
             }
@@ -292,12 +336,13 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void linear(const YggLine
 #pragma unroll
                 for (u32 e = 0; e < 4; ++e) parts[warp()][m][n][e][lane()] = sums[m][n][e];
         barrier();
-        leave_outputs<GATED>(p, tile, 1, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
+        leave_outputs<GATED>(work, here, 1, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
             auto of_part = [&](u32 part) { return parts[part][m][w / YGG_TILE_W][number_of(row, w)][index(lane_of(row, w)) % WARP]; };
             float total = add_rn(of_part(0), of_part(1));
             for (u32 part = 2; part < SPLIT_K; part += 2) total = add_rn(total, add_rn(of_part(part), of_part(part + 1)));
             return total;
         });
+        here = following();
     }
 }
 
@@ -338,12 +383,11 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void wide_linear(const Yg
     auto tile_of = [&](u32 step) { return 2 * stretch_of(step).pair + group + (step < steps ? step : step - steps) * SPLIT_K; };
     // The weights of a trip of steps.
     using Weights = WeightsAt<Format, 2, GATED>;
-    auto weights_of = [&](u32 step) { return Weights(p, stretch_of(step).block_tile * tiles + column * (tiles / COLUMNS), tile_of(step)); };
+    const Dense<NT> work{p};
+    auto weights_of = [&](u32 step) { return Weights(work, work.at(stretch_of(step).block_tile * tiles + column * (tiles / COLUMNS)), tile_of(step)); };
     {
         const Weights first = weights_of(0);
-        if (!is_left_out)
-#pragma unroll
-            for (u32 i = 0; i < AHEAD; ++i) first.load(loaded[i], i * SPLIT_K);
+        if (!is_left_out) first.load_all(loaded);
     }
     wait_for_kernels_before();
     let_next_kernel_begin();
@@ -417,7 +461,7 @@ template <class Format, u32 NT, bool GATED> YGG_DEVICE void wide_linear(const Yg
             barrier();
         }
         if (stretches.is_whole && here.pair == PAIRS - 1)
-            leave_outputs<GATED>(p, here.block_tile * tiles, tiles, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
+            leave_outputs<GATED>(work, work.at(here.block_tile * tiles), tiles, 0, NT * YGG_TILE_W, [&](u32 m, u32 row, u32 w) {
                 return bits_to_float(word_of(results[(m * NT + w / 8) * WARP + index(lane_of(row, w))], number_of(row, w)));
             });
     }
@@ -443,7 +487,8 @@ template <bool GATED> YGG_DEVICE void join_linear(const YggLinear& p) {
     }
     barrier();
     const u32 tiles = GATED ? COLUMNS : TILES_N;
-    leave_outputs<GATED>(p, blockIdx.x * tiles, tiles, blockIdx.y * index<u32>(YGG_TILE_W), YGG_TILE_W,
+    const Dense<1> work{p};
+    leave_outputs<GATED>(work, work.at(blockIdx.x * tiles), tiles, blockIdx.y * index<u32>(YGG_TILE_W), YGG_TILE_W,
                          [&](u32 m, u32 row, u32 w) { return joined[m][number_of(row, w)][index(lane_of(row, w)) % WARP]; });
 }
 
@@ -456,17 +501,17 @@ YGG_DEVICE float dot_f32(const float* x, const float* row, u32 columns) {
 
 } // namespace ygg
 
-// grid: token rows, padding included
+// grid: parts of token rows, padding included
 YGG_KERNEL(ygg_prepare, YggPrepare, YGG_ROW_THREADS) {
     const u32 w = blockIdx.x;
-    const u32 columns = w < p.x.rows ? p.x.columns : 0;
+    const u32 columns = w < p.x.rows * p.parts ? p.x.columns : 0;
     const bool is_normed = columns > 0 && p.gain != nullptr;
     // Weights, which no kernel writes.
     const ygg::BlockRow gain(p.gain, is_normed ? columns : 0);
     wait_for_kernels_before();
     let_next_kernel_begin();
     if (ygg::is_skipped(p.step)) return;
-    const ygg::BlockRow row(ygg::row_of(p.x, w), columns);
+    const ygg::BlockRow row(ygg::row_of(p.x, w / p.parts) + w % p.parts * p.x.columns, columns);
     const float factor = is_normed ? row.rms_factor(p.eps) : 1.0f;
     auto prepared = [&](const ygg::Quad& quad, const ygg::Quad& of_gain) { return is_normed ? ygg::BlockRow::normed(quad, factor, of_gain) : quad; };
     if (p.out.format == YGG_FRAGMENT_F32) {
@@ -499,7 +544,7 @@ YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
         float* out = ygg::row_of(p.out, w) + output;
         if (ygg::lane() == 0) {
             if (p.up_codes)
-                *out = mul_rn(ygg::gated(p.function, product), up_product);
+                *out = ygg::combined(p.function, product, up_product);
             else
                 *out = p.residual ? add_rn(*out, product) : product;
         }
@@ -513,18 +558,18 @@ template <class Format, bool GATED> YGG_DEVICE void linear_of_16(const YggLinear
     if constexpr (GATED && (Format::HAS_OFFSET || Format::SCALED == 1))
         wide_linear<Format, 2, GATED>(p);
     else
-        linear<Format, 2, GATED>(p);
+        linear<Format, 2, GATED>(Dense<2>{p});
 }
 
 } // namespace ygg
 
 // grid: blocks that share the tiles of outputs, or of gate and up; of wide products, blocks that share the stretches
 #define YGG_LINEARS(name, Format) \
-    YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w8, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS) { ygg::linear<Format, 1, false>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w8, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS) { ygg::linear<Format, 1, false>(ygg::Dense<1>{p}); } \
     YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w16, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_16) { ygg::linear_of_16<Format, false>(p); } \
     YGG_KERNEL_OF_BLOCKS(ygg_linear_##name##_w32, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_32) { ygg::wide_linear<Format, 4, false>(p); } \
     YGG_KERNEL(ygg_linear_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 8, false>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w8, YggLinear, YGG_LINEAR_THREADS, Format::GATED_BLOCKS) { ygg::linear<Format, 1, true>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w8, YggLinear, YGG_LINEAR_THREADS, Format::GATED_BLOCKS) { ygg::linear<Format, 1, true>(ygg::Dense<1>{p}); } \
     YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w16, YggLinear, YGG_LINEAR_THREADS, 2) { ygg::linear_of_16<Format, true>(p); } \
     YGG_KERNEL_OF_BLOCKS(ygg_gated_##name##_w32, YggLinear, YGG_LINEAR_THREADS, Format::BLOCKS_OF_32) { ygg::wide_linear<Format, 4, true>(p); } \
     YGG_KERNEL(ygg_gated_##name##_w64, YggLinear, YGG_LINEAR_THREADS) { ygg::wide_linear<Format, 8, true>(p); }
@@ -532,33 +577,3 @@ template <class Format, bool GATED> YGG_DEVICE void linear_of_16(const YggLinear
 // After a wide product of several blocks along its inputs. grid: as it; tiles of 8 token rows
 YGG_KERNEL(ygg_linear_join, YggLinear, YGG_LINEAR_THREADS) { ygg::join_linear<false>(p); }
 YGG_KERNEL(ygg_gated_join, YggLinear, YGG_LINEAR_THREADS) { ygg::join_linear<true>(p); }
-
-// Which layouts kernels are wanted for: bits as in ygg_kernels::cuda::packing. All, where nothing else is said.
-#ifndef YGG_LAYOUTS
-#define YGG_LAYOUTS 255
-#endif
-
-#if YGG_LAYOUTS & 1
-YGG_LINEARS(bf16, ygg::Sixteen<false>)
-#endif
-#if YGG_LAYOUTS & 2
-YGG_LINEARS(f16, ygg::Sixteen<true>)
-#endif
-#if YGG_LAYOUTS & 4
-YGG_LINEARS(nibbles, ygg::Nibbles)
-#endif
-#if YGG_LAYOUTS & 64
-YGG_LINEARS(centred, ygg::Centred)
-#endif
-#if YGG_LAYOUTS & 8
-YGG_LINEARS(nibbles_wide, ygg::NibblesWide)
-#endif
-#if YGG_LAYOUTS & 128
-YGG_LINEARS(fives_wide, ygg::FivesWide)
-#endif
-#if YGG_LAYOUTS & 16
-YGG_LINEARS(bytes, ygg::Bytes)
-#endif
-#if YGG_LAYOUTS & 32
-YGG_LINEARS(bytes_wide, ygg::BytesWide)
-#endif

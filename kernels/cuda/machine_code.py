@@ -241,13 +241,14 @@ def judge(facts, wanted):
 
 def instructions_of_tile(kernel, fact):
     """A tile is 4 products for every 8 rows of tokens, and where weights have minima as many sums of inputs, which two tiles may share."""
-    found = re.search(r"ygg_(gated|linear)_(\w+)_w(\d+)$", kernel)
+    found = re.search(r"ygg_(gated|linear|routed_gated|routed)_(?!f32$|join$)(\w+?)(?:_w(\d+))?$", kernel)
     if not found:
         return None
     if not fact["products"]:
         return float("inf")
-    kind, layout, rows = found[1], found[2], int(found[3])
-    sums = 0 if layout not in WITH_MINIMA else 0.5 if kind == "gated" or rows > 8 else 1
+    # Pieces of experts have 8 rows.
+    kind, layout, rows = found[1], found[2], int(found[3] or 8)
+    sums = 0 if layout not in WITH_MINIMA else 0.5 if "gated" in kind or rows > 8 else 1
     return round(fact["trip"] * 4 * rows / 8 * (1 + sums) / fact["products"])
 
 

@@ -184,8 +184,7 @@ YGG_KERNEL(ygg_elementwise, YggElementwise, YGG_ROW_THREADS) {
     const float* b = ygg::row_of(p.b, blockIdx.x);
     float* out = ygg::row_of(p.out, blockIdx.x);
     for (u32 i = threadIdx.x; i < p.out.columns; i += blockDim.x)
-        out[i] = p.binary == YGG_ADD ? add_rn(a[i], b[index(i)])
-                                     : mul_rn(ygg::gated(p.binary == YGG_GATE_SILU ? YGG_SILU : YGG_GELU, a[i]), b[i]);
+        out[i] = p.function == YGG_ADD ? add_rn(a[i], b[index(i)]) : ygg::combined(p.function, a[i], b[i]);
 }
 
 // grid: rows

@@ -41,7 +41,7 @@ YGG_KERNEL(ygg_move_path, YggPathMoves, YGG_ROW_THREADS) {
     for (u32 i = threadIdx.x; i < p.slot_bytes / 2; i += blockDim.x)
         for (u32 m = 1; m < count; ++m) {
             const u32 slot = p.row_slots[p.path.rows[index(m)]];
-            const u16* from = reinterpret_cast<const u16*>(plane + static_cast<u64>(slot) * p.slot_bytes);
-            reinterpret_cast<u16*>(plane + static_cast<u64>(first + m) * p.slot_bytes)[i] = from[i];
+            const u16* from = reinterpret_cast<const u16*>(plane + static_cast<u64>(slot % p.slots) * p.slot_bytes);
+            reinterpret_cast<u16*>(plane + static_cast<u64>((first + m) % p.slots) * p.slot_bytes)[i] = from[i];
         }
 }

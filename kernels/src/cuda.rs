@@ -13,18 +13,21 @@ pub type SourceFile = (&'static str, &'static str);
 pub const SOURCE: SourceFile = ("kernels.cu", include_str!("../cuda/kernels.cu"));
 
 /// Everything that [`SOURCE`] includes, directly or not. No header of CUDA is needed.
-pub const HEADERS: [SourceFile; 17] = [
+pub const HEADERS: [SourceFile; 20] = [
     ("abi.h", include_str!("../cuda/abi.h")),
     ("ops.cuh", include_str!("../cuda/ops.cuh")),
     ("common.cuh", include_str!("../cuda/common.cuh")),
     ("rows.cuh", include_str!("../cuda/rows.cuh")),
     ("packed.cuh", include_str!("../cuda/packed.cuh")),
     ("linear.cuh", include_str!("../cuda/linear.cuh")),
+    ("candidates.cuh", include_str!("../cuda/candidates.cuh")),
+    ("routed.cuh", include_str!("../cuda/routed.cuh")),
+    ("products.cuh", include_str!("../cuda/products.cuh")),
     ("attention_block.cuh", include_str!("../cuda/attention_block.cuh")),
     ("attention_rows.cuh", include_str!("../cuda/attention_rows.cuh")),
     ("attention.cuh", include_str!("../cuda/attention.cuh")),
     ("short_conv.cuh", include_str!("../cuda/short_conv.cuh")),
-    ("candidates.cuh", include_str!("../cuda/candidates.cuh")),
+    ("states.cuh", include_str!("../cuda/states.cuh")),
     ("noise.cuh", include_str!("../cuda/noise.cuh")),
     ("growth.cuh", include_str!("../cuda/growth.cuh")),
     ("pruning.cuh", include_str!("../cuda/pruning.cuh")),

@@ -365,7 +365,7 @@ impl SlotMoves for KvCache {
         }
     }
 
-    fn resume_point(&self, len: usize) -> usize {
+    fn resume_point(&mut self, len: usize) -> usize {
         // SAFETY: nothing runs while the cache is asked.
         self.recurrences().map(|layer| unsafe { layer.resume_point(len) }).min().unwrap_or(len)
     }
@@ -388,7 +388,7 @@ impl SlotMoves for KvCache {
         self.recurrences().map(|layer| StateLayer::moved_bytes(layer.shape())).sum()
     }
 
-    fn state_end(&self) -> Option<usize> {
+    fn state_end(&mut self) -> Option<usize> {
         // SAFETY: nothing runs while the cache is asked.
         self.recurrences().map(|layer| unsafe { layer.state_end() }).min().flatten()
     }

@@ -18,7 +18,7 @@ pub trait SlotMoves {
 
     /// The longest beginning of the first `len` committed slots that rows can follow: all of it, unless rows have a
     /// state and no state that is kept is after so few rows.
-    fn resume_point(&self, len: usize) -> usize {
+    fn resume_point(&mut self, len: usize) -> usize {
         len
     }
 
@@ -39,7 +39,7 @@ pub trait SlotMoves {
 
     /// After how many committed slots, a multiple of [`CUT_SLOTS`], the latest state is that is kept; `None` without
     /// one.
-    fn state_end(&self) -> Option<usize> {
+    fn state_end(&mut self) -> Option<usize> {
         None
     }
 

@@ -56,25 +56,9 @@ fn build(kernels: &Path, folder: &Path, flags: &[&str]) {
     for (library, sources) in libraries {
         let mut command = Command::new("g++");
         // Products and sums are rounded apart, as the kernels say. -O3 costs 19 s more than -O2, and tests a sixth less.
-        command.args([
-            "-std=c++20",
-            "-O3",
-            "-g1",
-            "-march=native",
-            "-ffp-contract=off",
-            "-fno-strict-aliasing",
-        ]);
-        command
-            .args([
-                "-fPIC",
-                "-shared",
-                "-fvisibility=hidden",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-Wno-unknown-pragmas",
-            ])
-            .args(flags);
+        command.args(["-std=c++20", "-O3", "-g1", "-march=native", "-ffp-contract=off"]);
+        command.args(["-fno-strict-aliasing", "-fPIC", "-shared", "-fvisibility=hidden"]);
+        command.args(["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]).args(flags);
         for source in sources {
             let language = match source.extension().and_then(OsStr::to_str) {
                 Some("S") => "assembler-with-cpp",
@@ -125,6 +109,7 @@ pub(crate) fn passes(names: &[&str], environment: &[(&str, &str)]) {
 
 const FOLLOWS: &str = "backends::every_tier_follows_the_reference_on_every_format";
 pub(crate) const UNFUSED: &str = "backends::ops_that_no_pass_fuses_follow_the_reference_too";
+const UPCYCLED: &str = "experts::an_upcycled_model_is_the_dense_one";
 const LOADING: &str = "backends::loading_is_told_of_to_its_end";
 pub(crate) const CANDIDATES: &str = "candidates::candidates_are_those_of_stored_logits";
 pub(crate) const NOISY: &str = "candidates::candidates_under_noise_are_those_of_noisy_logits";
@@ -170,7 +155,7 @@ pub(crate) const LONG: &str = "emulated_cuda::a_long_context_is_joined_from_part
 
 #[test]
 fn kernels_follow_the_reference() {
-    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD, EAGLE3_FORWARD, LOADING], &[]);
+    passes(&[FOLLOWS, UNFUSED, EMBEDDINGS, HIDDEN_FORWARD, EAGLE3_FORWARD, LOADING, UPCYCLED], &[]);
 }
 
 /// Copies happen as late as what waits for them allows, or as early as what they wait for does.
@@ -223,6 +208,11 @@ fn draws_of_the_device_are_those_of_the_processor() {
 #[test]
 fn rows_do_not_depend_on_each_other() {
     passes(&[&[ROWS, PREFILL, HISTORY, BRANCHES], &crate::prefixes::OF_DEVICES[..]].concat(), &[]);
+}
+
+#[test]
+fn states_follow_rows_and_return() {
+    passes(&crate::states::OF_DEVICES, &[]);
 }
 
 #[test]
@@ -398,8 +388,12 @@ fn every_kernel_once() {
         let is_long = head_dim == 24 && !is_eager;
         shows_the_same(&model, if is_long { 262 } else { 9 }, is_eager);
     }
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/families/lfm2/model.gguf");
-    shows_the_same(&Model::open(Path::new(file)).expect("it has convolutions"), 9, false);
+    // Convolutions; experts with a bias of their router; experts with biases, a bounded gate and sinks; states.
+    for family in ["lfm2", "lfm2moe", "gpt_oss", "qwen35", "granitehybrid"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family);
+        shows_the_same(&Model::open(&file.join("model.gguf")).expect("it is there"), 9, false);
+    }
+    shows_the_same(&crate::experts::in_floats(), 9, false);
 }
 
 /// As the reference does, after so many tokens.

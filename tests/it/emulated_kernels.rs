@@ -23,7 +23,7 @@ pub(crate) const BLOCKS: &str = "YGG_EMULATION_BLOCKS";
 const CAPTURES: &str = "YGG_EMULATION_CAPTURES";
 
 const PRODUCTS: &str = "products";
-pub(crate) const QUICK: [&str; 10] = [
+pub(crate) const QUICK: [&str; 11] = [
     "fragments_saturate",
     "shared_memory_is_asked_for",
     "attention_of_a_long_context",
@@ -34,6 +34,7 @@ pub(crate) const QUICK: [&str; 10] = [
     "attention",
     "attention_of_rows",
     "attention_of_trees",
+    "states",
 ];
 
 /// The program of the checks, in the folder of the emulation that it uses.
@@ -82,6 +83,7 @@ fn blocks_do_not_see_each_other() {
         "draws",
         "attention_of_rows",
         "attention_of_trees",
+        "states",
     ];
     hold(&kernels, &[(BLOCKS, "apart")]);
     passes(&[ONCE], &[(BLOCKS, "apart")]);

@@ -31,6 +31,12 @@ fn open(spec: &SyntheticSpec, is_folder: bool) -> Model {
     Model::open(&path).unwrap_or_else(|error| panic!("{spec:?}: {error}"))
 }
 
+/// A model with experts in float32.
+pub(crate) fn in_floats() -> Model {
+    let experts = SyntheticExperts { count: 5, used: 2, are_copies: false };
+    open(&SyntheticSpec { layers: 1, context: 300, ..spec(WeightFormat::F32, Some(experts)) }, false)
+}
+
 /// Logits after each of some tokens, in forwards of several widths.
 fn logits(model: &TinyModel, class: Class, tokens: &[u32]) -> Vec<Vec<f32>> {
     let set = model.build(class, KvFormat::F32, vec![1, 4, 16]);
@@ -140,16 +146,17 @@ fn what_experts_cannot_be_is_refused_by_name() {
     }
 }
 
-/// A processor runs them.
+/// More than a GPU's kernels have room for; a processor runs them.
 #[test]
-fn a_gpu_refuses_experts_by_name() {
-    let experts = SyntheticExperts { count: 4, used: 2, are_copies: false };
-    let model = open(&spec(WeightFormat::F32, Some(experts)), false);
-    let loaded = load(&model, None);
+fn a_gpu_says_how_many_experts_it_takes() {
+    let experts = SyntheticExperts { count: 513, used: 2, are_copies: false };
+    let spec =
+        SyntheticSpec { width: 32, feed_forward: 32, layers: 1, ..spec(WeightFormat::F32, Some(experts)) };
+    let loaded = load(&open(&spec, false), None);
     if !is_cuda() {
         loaded.expect("a processor runs them");
         return;
     }
     let said = loaded.expect_err("refused").to_string();
-    assert!(said.contains("experts") && said.contains("use the processor"), "{said}");
+    assert!(said.contains("experts") && said.contains("at most 512") && said.contains("513"), "{said}");
 }

@@ -21,7 +21,7 @@ use yggc::{
 use self::refused::{Edit, set};
 use crate::{
     row_invariance::any_rows,
-    shared_keys, states,
+    shared_keys,
     tiny_model::{Class, TinyModel, best_tier, bits, cases, everything, is_cuda, session},
 };
 
@@ -40,8 +40,8 @@ const DENSE: [&str; 12] = [
     "lfm2",
     "granitehybrid_attention",
 ];
-/// Those with experts, those whose rows have a state, and those with heads of two sizes, which a GPU refuses.
-const OF_PROCESSORS: [&str; 18] = [
+/// Those with experts, and those whose rows have a state.
+const EXPERTS_AND_STATES: [&str; 15] = [
     "mixtral",
     "qwen3moe",
     "olmoe",
@@ -55,15 +55,13 @@ const OF_PROCESSORS: [&str; 18] = [
     "qwen35",
     "qwen35_tied",
     "qwen35moe",
-    "gemma4",
-    "gemma4_one_matrix",
-    "gemma4_moe",
     "granitehybrid",
     "granitehybrid_moe",
 ];
+/// Those with heads of two sizes, which a GPU refuses.
+const OF_PROCESSORS: [&str; 3] = ["gemma4", "gemma4_one_matrix", "gemma4_moe"];
 /// What a device says of those that it refuses.
-pub(crate) const REFUSED: [&str; 3] =
-    [states::OF_GPUS, shared_keys::OF_GPUS, "experts::a_gpu_refuses_experts_by_name"];
+pub(crate) const REFUSED: [&str; 2] = [shared_keys::OF_GPUS, "experts::a_gpu_says_how_many_experts_it_takes"];
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
     [("gpt_oss", Container::Folder), ("gpt_oss_numbers", Container::Gguf)];
@@ -131,6 +129,7 @@ pub(crate) fn models() -> &'static [TinyModel] {
         let of_processors = OF_PROCESSORS.iter().filter(|_| !is_cuda());
         let named = DENSE
             .iter()
+            .chain(&EXPERTS_AND_STATES)
             .chain(of_processors)
             .flat_map(|family| containers.map(|container| (family, container)));
         named
@@ -217,7 +216,7 @@ fn every_family_is_what_transformers_computes() {
 #[test]
 fn every_family_keeps_its_likelihood_in_eight_bits() {
     let mut wrong = Vec::new();
-    for family in DENSE.into_iter().chain(OF_PROCESSORS) {
+    for family in DENSE.into_iter().chain(EXPERTS_AND_STATES).chain(OF_PROCESSORS) {
         let mut model = open(family, Container::Folder);
         (model.graph, model.weights) =
             in_fewer_bits(&model.graph, Arc::clone(&model.weights), 0, LowBit::Model, 1);

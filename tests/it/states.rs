@@ -11,14 +11,15 @@ use yggc::{
 
 use crate::{
     families,
-    tiny_model::{
-        Class, Dice, MODEL_CONTEXT, TinyModel, assert_for_processors, best_tier, bits, cases, is_cuda,
-        session,
-    },
+    tiny_model::{Class, Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, cases, is_cuda, session},
 };
 
-/// What a device says of them.
-pub(crate) const OF_GPUS: &str = "states::a_gpu_refuses_states_of_rows_by_name";
+/// Tests of the emulated device.
+pub(crate) const OF_DEVICES: [&str; 3] = [
+    "states::a_text_that_is_cut_goes_on_to_the_bit",
+    "states::a_state_goes_on_in_another_session_to_the_bit",
+    "states::what_a_session_cannot_return_to_is_not_promised",
+];
 
 /// Models with gated delta rules and with selective scans in most layers.
 pub(crate) fn models() -> &'static [TinyModel] {
@@ -110,14 +111,13 @@ fn cut_and_go_on(class: Class, format: KvFormat, case: u64) {
 
 #[test]
 fn a_text_that_is_cut_goes_on_to_the_bit() {
-    if is_cuda() {
-        return;
-    }
     for class in following().classes() {
         let count = if class.tier == Tier::Reference { 1 } else { cases(class, 12) };
         (0..count).for_each(|case| cut_and_go_on(class, KvFormat::F16, case));
     }
-    cut_and_go_on(Class::native(best_tier()), KvFormat::Q8, 100);
+    if !is_cuda() {
+        cut_and_go_on(Class::native(best_tier()), KvFormat::Q8, 100);
+    }
 }
 
 /// The state at the end of a block goes on in another session, which may have a past of its own, as the tokens would.
@@ -170,9 +170,6 @@ fn state_goes_on(class: Class, case: u64) {
 
 #[test]
 fn a_state_goes_on_in_another_session_to_the_bit() {
-    if is_cuda() {
-        return;
-    }
     for class in following().classes() {
         let count = if class.tier == Tier::Reference { 1 } else { cases(class, 12) };
         (0..count).for_each(|case| state_goes_on(class, case));
@@ -182,9 +179,6 @@ fn a_state_goes_on_in_another_session_to_the_bit() {
 /// What is read again when a prompt shares little, and what is kept of it.
 #[test]
 fn what_a_session_cannot_return_to_is_not_promised() {
-    if is_cuda() {
-        return;
-    }
     let set = following().set(Class::native(best_tier()));
     let mut session = session(set, MODEL_CONTEXT, 1, 1);
     let text = Dice::new(3).tokens(220, set.vocabulary());
@@ -195,10 +189,4 @@ fn what_a_session_cannot_return_to_is_not_promised() {
     assert_eq!((session.whole_blocks(), session.state_end()), (3, Some(192)));
     session.truncate(0);
     assert_eq!(bits(session.prefill(&text).expect("it fits")), alone(set, &text));
-}
-
-#[test]
-fn a_gpu_refuses_states_of_rows_by_name() {
-    assert_for_processors(following(), "gated delta rules");
-    assert_for_processors(&models()[2], "selective scans");
 }

@@ -3,6 +3,7 @@
 // usage: checks NAME...; ends with 1 and says why if one fails. Kernels are judged by plain loops in double precision.
 #include "../abi.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -131,7 +133,7 @@ static void fragments_saturate() {
     for (u32 i = 0; i < columns; ++i) x[i] = i % 3 == 0 ? 65530.0f : i % 3 == 1 ? -7e4f : 3.0f;
     OnDevice<float> rows(x);
     OnDevice<u32> out(2 * 32 * 4, 0u);
-    YggPrepare prepare{step_of_no_group(), {rows.get(), 1, columns, columns}, nullptr, 0.0f, {out.get(), YGG_FRAGMENT_F16, 1}};
+    YggPrepare prepare{step_of_no_group(), {rows.get(), 1, columns, columns}, nullptr, 0.0f, {out.get(), YGG_FRAGMENT_F16, 1}, 1};
     run("ygg_prepare", {8, 1, 1}, YGG_ROW_THREADS, 0, prepare);
     std::map<std::uint16_t, unsigned> found;
     for (const u32 word : out.fetch()) ++found[static_cast<std::uint16_t>(word)], ++found[static_cast<std::uint16_t>(word >> 16)];
@@ -427,7 +429,7 @@ static void prepared_rows() {
         OnDevice<float> rows(x), gain(gains), plain(x.size(), 0.0f), normed(x.size(), 0.0f);
         OnDevice<u32> fragments(padded * 4, 0xffffffffu);
         const std::string what = std::to_string(columns) + " inputs: ";
-        YggPrepare prepare{step_of_no_group(), {rows.get(), 2, columns, columns}, gain.get(), 1e-5f, {plain.get(), YGG_FRAGMENT_F32, 1}};
+        YggPrepare prepare{step_of_no_group(), {rows.get(), 2, columns, columns}, gain.get(), 1e-5f, {plain.get(), YGG_FRAGMENT_F32, 1}, 1};
         run("ygg_prepare", {2, 1, 1}, YGG_ROW_THREADS, 0, prepare);
         const YggNormRows norm{step_of_no_group(), {rows.get(), 2, columns, columns}, gain.get(), 1e-5f, columns, {normed.get(), 2, columns, columns}};
         run("ygg_rms_norm", {2, 1, 1}, YGG_ROW_THREADS, 0, norm);
@@ -537,6 +539,42 @@ static void fill(const Layout& layout, std::vector<u8>& codes, std::vector<u8>& 
     }
 }
 
+// Rows of a product by pieces, as if of an expert that all of them use, out of order and some of them alone: the bits of a plain product.
+static void experts_have_the_bits_of_products(const Layout& layout, const YggLinear& plain, const std::vector<u8> (&codes)[2], const std::vector<u8> (&scales)[2], const std::vector<float>& expected, const std::string& what) {
+    const bool is_gated = plain.up_codes != nullptr;
+    const u32 width = plain.out.rows, outputs = plain.out.columns;
+    std::vector<u8> matrices;
+    const std::size_t matrix_bytes = codes[0].size() + (layout.scale_bytes == 0 ? 0 : scales[0].size());
+    for (u32 i = 0; i < (is_gated ? 2 : 1); ++i) {
+        matrices.insert(matrices.end(), codes[i].begin(), codes[i].end());
+        if (layout.scale_bytes != 0) matrices.insert(matrices.end(), scales[i].begin(), scales[i].end());
+    }
+    std::vector<u32> rows(width);
+    std::iota(rows.begin(), rows.end(), 0);
+    std::shuffle(rows.begin(), rows.end(), std::mt19937(width));
+    std::vector<YggPiece> pieces;
+    // One row and a full piece in turn.
+    for (u32 first = 0, most = 1; first < width; first += most, most = YGG_TILE_W + 1 - most) {
+        YggPiece piece{0, {}};
+        for (u32 i = 0; i < YGG_TILE_W; ++i) piece.parts[i] = i < most && first + i < width ? rows[first + i] : YGG_NO_PART;
+        pieces.push_back(piece);
+    }
+    OnDevice<u8> on_matrices(matrices);
+    OnDevice<u32> count(std::vector<u32>{static_cast<u32>(pieces.size())});
+    OnDevice<YggPiece> on_pieces(pieces);
+    OnDevice<float> out(expected.size(), 0.0f);
+    YggRouted routed{plain, matrix_bytes, is_gated ? 1u : 0u, 1, 1, width / YGG_TILE_W, count.get(), on_pieces.get()};
+    routed.linear.codes = on_matrices.get();
+    routed.linear.scales = on_matrices.get() + codes[0].size();
+    routed.linear.up_codes = routed.linear.up_scales = nullptr;
+    routed.linear.out.data = out.get();
+    const std::string name = std::string(is_gated ? "ygg_routed_gated_" : "ygg_routed_") + layout.name;
+    for (const u32 blocks : {3u, (outputs + YGG_TILE_N - 1) / YGG_TILE_N * static_cast<u32>(pieces.size())}) {
+        run(name.c_str(), {blocks, 1, 1}, YGG_LINEAR_THREADS, 0, routed);
+        expect(out.fetch() == expected, what + " with experts: other bits");
+    }
+}
+
 // A product, or a gated pair of them, at every width: the sums of loops, and the same bits whatever the width.
 static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outputs, bool is_gated) {
     const u32 tiles_k = (columns + YGG_TILE_K - 1) / YGG_TILE_K, tiles_n = (outputs + YGG_TILE_N - 1) / YGG_TILE_N, most = 64;
@@ -554,9 +592,10 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
     const u32 format = std::strcmp(layout.name, "f16") == 0 ? YGG_FRAGMENT_F16 : YGG_FRAGMENT_BF16;
     const double weights = static_cast<double>(tiles_k) * tiles_n * (layout.code_bytes + layout.scale_bytes) * (is_gated ? 2 : 1);
     std::vector<std::vector<float>> found;
+    OnDevice<u32> fragments(static_cast<std::size_t>(tiles_k) * most * YGG_TILE_K / 2, 0x7fc07fc0u);
+    YggLinear widest{};
     for (u32 width = 8; width <= most; width *= 2) {
-        OnDevice<u32> fragments(static_cast<std::size_t>(tiles_k) * width * YGG_TILE_K / 2, 0x7fc07fc0u);
-        YggPrepare prepare{step_of_no_group(), {on_x.get(), width, columns, columns}, nullptr, 0.0f, {fragments.get(), format, width / 8}};
+        YggPrepare prepare{step_of_no_group(), {on_x.get(), width, columns, columns}, nullptr, 0.0f, {fragments.get(), format, width / 8}, 1};
         run("ygg_prepare", {width, 1, 1}, YGG_ROW_THREADS, 0, prepare);
         const std::string kind = is_gated ? "ygg_gated_" : "ygg_linear_", name = kind + layout.name + "_w" + std::to_string(width);
         // As the backend says.
@@ -593,10 +632,12 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
                     asks_for_no_more(kind + "join", 4.0 * (pairs * blocks * YGG_WIDE_TILES * YGG_TILE_N * width));
                 }
                 found.push_back(out.fetch());
+                widest = linear;
             }
     }
     for (const auto& wider : found)
         expect(std::memcmp(wider.data(), found[0].data(), found[0].size() * sizeof(float)) == 0, what + ": bits depend on the width");
+    experts_have_the_bits_of_products(layout, widest, codes, scales, found.back(), what);
     double worst = 0.0;
     for (u32 n = 0; n < outputs; ++n) {
         std::vector<float> rows[2];
@@ -716,7 +757,91 @@ static void draws() {
     expect(surprises > 12, "only " + std::to_string(surprises) + " draws are not of the best token");
 }
 
+// States along the sequences of a tree's rows, as loops say; and no step more than there are places in the tree, though rows come in any order, and
+// one twice. The committed rows are followed in several forwards, and cut to where only the older of two earlier states is of use.
+static void states_of(u32 is_scan, u32 is_grouped) {
+    const u32 key_heads = 2, heads = 4, key_dim = 5, value_dim = 40, group = heads / key_heads, channels = 2 * key_heads * key_dim + heads * value_dim;
+    const u32 ring = 150, row_floats = 2 * channels + 2 * heads, width = 11, capacity = 12, tiles = (value_dim + YGG_STATE_COLUMNS - 1) / YGG_STATE_COLUMNS, state = heads * key_dim * value_dim;
+    std::mt19937 random(is_scan + 2 * is_grouped);
+    auto between = [&](float low, float high) { return std::uniform_real_distribution<float>(low, high)(random); };
+    std::vector<float> kept(ring * row_floats), skips(heads), zeros(3 * state, 0.0f);
+    for (u32 row = 0; row < ring; ++row)
+        for (u32 i = 0; i < row_floats; ++i) {
+            const bool is_decay = i >= 2 * channels && i < 2 * channels + heads;
+            // What is followed long ago still counts.
+            kept[row * row_floats + i] = is_decay ? between(0.98f, 1.0f) : between(-0.5f, 0.5f);
+        }
+    for (float& skip : skips) skip = between(-1.0f, 1.0f);
+    OnDevice<float> on_kept(kept), on_skips(skips), matrices(zeros), saved(YGG_SAVED_STATES * state, 7.0f), out(width * heads * value_dim, 0.0f);
+    OnDevice<u32> held(std::vector<u32>(heads * tiles * 3, 0u)), counts(2, 7u);
+    OnDevice<YggStateStep> steps(width * (width + capacity), YggStateStep{});
+    const YggStates states{is_scan, is_grouped, key_heads, heads, key_dim, value_dim, ring, on_kept.get()};
+    const std::string what = std::string(is_scan ? "a scan" : "a delta rule") + (is_grouped ? " of grouped heads" : "");
+    for (const u32 from : {3u, 70u, 140u, 100u}) {
+        if (from == 100) {
+            std::vector<u32> words;
+            for (u32 i = 0; i < heads * tiles; ++i) words.insert(words.end(), {YGG_NO_SLOT, YGG_NO_SLOT, 64u});
+            need(cuMemcpyHtoD_v2(held.at, words.data(), words.size() * sizeof(u32)), "copy");
+        }
+        // Rows of a random tree after the committed ones, of slots that are none of theirs in the ring; the second last is another's twin, the last is padding.
+        std::vector<std::vector<u32>> paths;
+        for (u32 w = 0; w + 2 < width; ++w) {
+            std::vector<u32> path = w == 0 || random() % 4 == 0 ? std::vector<u32>{} : paths[random() % paths.size()];
+            path.push_back(from + w);
+            paths.push_back(path);
+        }
+        std::shuffle(paths.begin(), paths.end(), random);
+        paths.push_back(paths[4]);
+        std::vector<u32> slots, prefixes(width, from), lengths, tails(width * capacity, 0u);
+        for (u32 w = 0; w < width; ++w) {
+            const bool is_row = w < paths.size();
+            slots.push_back(is_row ? paths[w].back() : YGG_NO_SLOT);
+            lengths.push_back(is_row ? static_cast<u32>(paths[w].size()) : 0u);
+            if (is_row) std::copy(paths[w].begin(), paths[w].end(), tails.begin() + w * capacity);
+        }
+        OnDevice<u32> on_slots(slots), on_prefixes(prefixes), on_lengths(lengths), on_tails(tails);
+        const YggStateOrder order{width, on_slots.get(), on_prefixes.get(), on_lengths.get(), on_tails.get(), capacity, counts.get(), steps.get()};
+        run("ygg_state_order", {1, 1, 1}, YGG_MOST_WIDTH, 0, order);
+        const YggStateWalk walk{step_of_no_group(), states, matrices.get(), held.get(), saved.get(), is_scan ? on_skips.get() : nullptr, counts.get(), steps.get(), {out.get(), width, heads * value_dim, heads * value_dim}};
+        const unsigned shared = (key_dim * (YGG_STATE_COLUMNS + 2) + 2 * YGG_STATE_PARTS * YGG_STATE_COLUMNS) * 4;
+        run("ygg_state_walk", {heads, tiles, 1}, YGG_STATE_COLUMNS * YGG_STATE_PARTS, shared, walk);
+        expect(counts.fetch() == std::vector<u32>{from, width - 1}, what + ": a place is walked twice after " + std::to_string(from) + " rows");
+        const std::vector<float> found = out.fetch();
+        double worst = 0.0;
+        for (u32 w = 0; w < paths.size(); ++w)
+            for (u32 head = 0; head < heads; ++head) {
+                std::vector<double> matrix(key_dim * value_dim, 0.0), results(value_dim, 0.0);
+                const u32 key_head = is_grouped ? head / group : head % key_heads;
+                auto follow = [&](u32 slot) {
+                    const float* made = &kept[slot % ring * row_floats + channels];
+                    const u32 first_value = is_scan ? 0 : 2 * key_heads * key_dim, values = heads * value_dim, keys = key_heads * key_dim;
+                    const float *query = made + (is_scan ? values + keys : 0) + key_head * key_dim, *key = made + (is_scan ? values : keys) + key_head * key_dim;
+                    const double decay = made[channels + head], amount = made[channels + heads + head];
+                    for (u32 j = 0; j < value_dim; ++j) {
+                        const double value = made[first_value + head * value_dim + j];
+                        double known = 0.0;
+                        for (u32 i = 0; i < key_dim; ++i) known += key[i] * decay * matrix[i * value_dim + j];
+                        const double change = amount * (is_scan ? value : value - known);
+                        results[j] = is_scan ? skips[head] * value : 0.0;
+                        for (u32 i = 0; i < key_dim; ++i) {
+                            matrix[i * value_dim + j] = decay * matrix[i * value_dim + j] + key[i] * change;
+                            results[j] += query[i] * matrix[i * value_dim + j];
+                        }
+                    }
+                };
+                for (u32 row = 0; row < from; ++row) follow(row);
+                for (const u32 slot : paths[w]) follow(slot);
+                for (u32 j = 0; j < value_dim; ++j) worst = farther(worst, std::abs(results[j] - found[(w * heads + head) * value_dim + j]));
+            }
+        expect(worst < 1e-4, what + " is off by " + std::to_string(worst) + " after " + std::to_string(from) + " rows");
+    }
+}
+static void states() {
+    for (u32 i = 0; i < 4; ++i) states_of(i % 2, i / 2);
+}
+
 static const std::map<std::string, std::function<void()>> CHECKS = {
+    {"states", states},
     {"fragments_saturate", fragments_saturate},
     {"shared_memory_is_asked_for", shared_memory_is_asked_for},
     {"no_early_kernel_after_a_copy", no_early_kernel_after_a_copy},

@@ -10,6 +10,8 @@
 
 pub const YGG_NO_GROUP: u32 = 4294967295;
 pub const YGG_NO_SLOT: u32 = 4294967295;
+pub const YGG_NO_PART: u32 = 4294967295;
+pub const YGG_COMMITTED: u32 = 4294967294;
 pub const YGG_NO_TOKEN: u32 = 4294967295;
 pub type u8_ = ::core::ffi::c_uchar;
 pub type u32_ = ::core::ffi::c_uint;
@@ -18,6 +20,8 @@ pub const YGG_WARP: _bindgen_ty_1 = 32;
 pub const YGG_TILE_K: _bindgen_ty_1 = 64;
 pub const YGG_TILE_N: _bindgen_ty_1 = 16;
 pub const YGG_TILE_W: _bindgen_ty_1 = 8;
+pub const YGG_MOST_EXPERTS: _bindgen_ty_1 = 512;
+pub const YGG_MOST_USED: _bindgen_ty_1 = 64;
 pub const YGG_MOST_WIDTH: _bindgen_ty_1 = 64;
 pub const YGG_SPLIT_K: _bindgen_ty_1 = 8;
 pub const YGG_LINEAR_THREADS: _bindgen_ty_1 = 256;
@@ -31,6 +35,11 @@ pub const YGG_ATTENTION_THREADS: _bindgen_ty_1 = 128;
 pub const YGG_RANGE: _bindgen_ty_1 = 256;
 pub const YGG_RANGE_LANES: _bindgen_ty_1 = 16;
 pub const YGG_MOST_CANDIDATES: _bindgen_ty_1 = 64;
+pub const YGG_STATE_COLUMNS: _bindgen_ty_1 = 32;
+pub const YGG_STATE_PARTS: _bindgen_ty_1 = 4;
+pub const YGG_MOST_TAPS: _bindgen_ty_1 = 8;
+pub const YGG_STATE_STRIDE: _bindgen_ty_1 = 64;
+pub const YGG_SAVED_STATES: _bindgen_ty_1 = 6;
 pub const YGG_MERGE_THREADS: _bindgen_ty_1 = 256;
 pub type _bindgen_ty_1 = ::core::ffi::c_uint;
 #[repr(C)]
@@ -138,16 +147,18 @@ pub struct YggPrepare {
     pub gain: *const f32,
     pub eps: f32,
     pub out: YggFragments,
+    pub parts: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggPrepare"][::core::mem::size_of::<YggPrepare>() - 72usize];
+    ["Size of YggPrepare"][::core::mem::size_of::<YggPrepare>() - 80usize];
     ["Alignment of YggPrepare"][::core::mem::align_of::<YggPrepare>() - 8usize];
     ["Offset of field: YggPrepare::step"][::core::mem::offset_of!(YggPrepare, step) - 0usize];
     ["Offset of field: YggPrepare::x"][::core::mem::offset_of!(YggPrepare, x) - 16usize];
     ["Offset of field: YggPrepare::gain"][::core::mem::offset_of!(YggPrepare, gain) - 40usize];
     ["Offset of field: YggPrepare::eps"][::core::mem::offset_of!(YggPrepare, eps) - 48usize];
     ["Offset of field: YggPrepare::out"][::core::mem::offset_of!(YggPrepare, out) - 56usize];
+    ["Offset of field: YggPrepare::parts"][::core::mem::offset_of!(YggPrepare, parts) - 72usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -191,6 +202,9 @@ const _: () = {
 };
 pub const YGG_SILU: YggFunction = 0;
 pub const YGG_GELU: YggFunction = 1;
+pub const YGG_CLAMPED_SILU: YggFunction = 2;
+pub const YGG_SIGMOID: YggFunction = 3;
+pub const YGG_ADD: YggFunction = 4;
 pub type YggFunction = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -233,6 +247,105 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct YggRoute {
+    pub step: YggStep,
+    pub scores: YggRows,
+    pub bias: *const f32,
+    pub used: u32_,
+    pub is_sigmoid: u32_,
+    pub is_normalised: u32_,
+    pub least: f32,
+    pub scale: f32,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRoute"][::core::mem::size_of::<YggRoute>() - 96usize];
+    ["Alignment of YggRoute"][::core::mem::align_of::<YggRoute>() - 8usize];
+    ["Offset of field: YggRoute::step"][::core::mem::offset_of!(YggRoute, step) - 0usize];
+    ["Offset of field: YggRoute::scores"][::core::mem::offset_of!(YggRoute, scores) - 16usize];
+    ["Offset of field: YggRoute::bias"][::core::mem::offset_of!(YggRoute, bias) - 40usize];
+    ["Offset of field: YggRoute::used"][::core::mem::offset_of!(YggRoute, used) - 48usize];
+    ["Offset of field: YggRoute::is_sigmoid"][::core::mem::offset_of!(YggRoute, is_sigmoid) - 52usize];
+    ["Offset of field: YggRoute::is_normalised"][::core::mem::offset_of!(YggRoute, is_normalised) - 56usize];
+    ["Offset of field: YggRoute::least"][::core::mem::offset_of!(YggRoute, least) - 60usize];
+    ["Offset of field: YggRoute::scale"][::core::mem::offset_of!(YggRoute, scale) - 64usize];
+    ["Offset of field: YggRoute::out"][::core::mem::offset_of!(YggRoute, out) - 72usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggPiece {
+    pub expert: u32_,
+    pub parts: [u32_; 8usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggPiece"][::core::mem::size_of::<YggPiece>() - 36usize];
+    ["Alignment of YggPiece"][::core::mem::align_of::<YggPiece>() - 4usize];
+    ["Offset of field: YggPiece::expert"][::core::mem::offset_of!(YggPiece, expert) - 0usize];
+    ["Offset of field: YggPiece::parts"][::core::mem::offset_of!(YggPiece, parts) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggGroup {
+    pub step: YggStep,
+    pub routes: YggRows,
+    pub count: *mut u32_,
+    pub pieces: *mut YggPiece,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggGroup"][::core::mem::size_of::<YggGroup>() - 56usize];
+    ["Alignment of YggGroup"][::core::mem::align_of::<YggGroup>() - 8usize];
+    ["Offset of field: YggGroup::step"][::core::mem::offset_of!(YggGroup, step) - 0usize];
+    ["Offset of field: YggGroup::routes"][::core::mem::offset_of!(YggGroup, routes) - 16usize];
+    ["Offset of field: YggGroup::count"][::core::mem::offset_of!(YggGroup, count) - 40usize];
+    ["Offset of field: YggGroup::pieces"][::core::mem::offset_of!(YggGroup, pieces) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRouted {
+    pub linear: YggLinear,
+    pub matrix_bytes: u64_,
+    pub ups: u32_,
+    pub used: u32_,
+    pub sharing: u32_,
+    pub row_tiles: u32_,
+    pub count: *const u32_,
+    pub pieces: *const YggPiece,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRouted"][::core::mem::size_of::<YggRouted>() - 248usize];
+    ["Alignment of YggRouted"][::core::mem::align_of::<YggRouted>() - 8usize];
+    ["Offset of field: YggRouted::linear"][::core::mem::offset_of!(YggRouted, linear) - 0usize];
+    ["Offset of field: YggRouted::matrix_bytes"][::core::mem::offset_of!(YggRouted, matrix_bytes) - 208usize];
+    ["Offset of field: YggRouted::ups"][::core::mem::offset_of!(YggRouted, ups) - 216usize];
+    ["Offset of field: YggRouted::used"][::core::mem::offset_of!(YggRouted, used) - 220usize];
+    ["Offset of field: YggRouted::sharing"][::core::mem::offset_of!(YggRouted, sharing) - 224usize];
+    ["Offset of field: YggRouted::row_tiles"][::core::mem::offset_of!(YggRouted, row_tiles) - 228usize];
+    ["Offset of field: YggRouted::count"][::core::mem::offset_of!(YggRouted, count) - 232usize];
+    ["Offset of field: YggRouted::pieces"][::core::mem::offset_of!(YggRouted, pieces) - 240usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggRoutedJoin {
+    pub step: YggStep,
+    pub routes: YggRows,
+    pub products: *const f32,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggRoutedJoin"][::core::mem::size_of::<YggRoutedJoin>() - 72usize];
+    ["Alignment of YggRoutedJoin"][::core::mem::align_of::<YggRoutedJoin>() - 8usize];
+    ["Offset of field: YggRoutedJoin::step"][::core::mem::offset_of!(YggRoutedJoin, step) - 0usize];
+    ["Offset of field: YggRoutedJoin::routes"][::core::mem::offset_of!(YggRoutedJoin, routes) - 16usize];
+    ["Offset of field: YggRoutedJoin::products"][::core::mem::offset_of!(YggRoutedJoin, products) - 40usize];
+    ["Offset of field: YggRoutedJoin::out"][::core::mem::offset_of!(YggRoutedJoin, out) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct YggNormRows {
     pub step: YggStep,
     pub x: YggRows,
@@ -252,10 +365,6 @@ const _: () = {
     ["Offset of field: YggNormRows::columns"][::core::mem::offset_of!(YggNormRows, columns) - 52usize];
     ["Offset of field: YggNormRows::out"][::core::mem::offset_of!(YggNormRows, out) - 56usize];
 };
-pub const YGG_ADD: YggBinary = 0;
-pub const YGG_GATE_SILU: YggBinary = 1;
-pub const YGG_GATE_GELU: YggBinary = 2;
-pub type YggBinary = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct YggElementwise {
@@ -263,7 +372,7 @@ pub struct YggElementwise {
     pub a: YggRows,
     pub b: YggRows,
     pub out: YggRows,
-    pub binary: u32_,
+    pub function: u32_,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -273,7 +382,8 @@ const _: () = {
     ["Offset of field: YggElementwise::a"][::core::mem::offset_of!(YggElementwise, a) - 16usize];
     ["Offset of field: YggElementwise::b"][::core::mem::offset_of!(YggElementwise, b) - 40usize];
     ["Offset of field: YggElementwise::out"][::core::mem::offset_of!(YggElementwise, out) - 64usize];
-    ["Offset of field: YggElementwise::binary"][::core::mem::offset_of!(YggElementwise, binary) - 88usize];
+    ["Offset of field: YggElementwise::function"]
+        [::core::mem::offset_of!(YggElementwise, function) - 88usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -369,6 +479,7 @@ pub struct YggAttention {
     pub softcap: f32,
     pub window: u32_,
     pub spread: u32_,
+    pub sinks: *const f32,
     pub rope: YggRope,
     pub kv: YggKv,
     pub partial: *mut f32,
@@ -379,7 +490,7 @@ pub struct YggAttention {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 224usize];
+    ["Size of YggAttention"][::core::mem::size_of::<YggAttention>() - 232usize];
     ["Alignment of YggAttention"][::core::mem::align_of::<YggAttention>() - 8usize];
     ["Offset of field: YggAttention::step"][::core::mem::offset_of!(YggAttention, step) - 0usize];
     ["Offset of field: YggAttention::queries"][::core::mem::offset_of!(YggAttention, queries) - 16usize];
@@ -396,15 +507,16 @@ const _: () = {
     ["Offset of field: YggAttention::softcap"][::core::mem::offset_of!(YggAttention, softcap) - 88usize];
     ["Offset of field: YggAttention::window"][::core::mem::offset_of!(YggAttention, window) - 92usize];
     ["Offset of field: YggAttention::spread"][::core::mem::offset_of!(YggAttention, spread) - 96usize];
-    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 104usize];
-    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 128usize];
-    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 160usize];
+    ["Offset of field: YggAttention::sinks"][::core::mem::offset_of!(YggAttention, sinks) - 104usize];
+    ["Offset of field: YggAttention::rope"][::core::mem::offset_of!(YggAttention, rope) - 112usize];
+    ["Offset of field: YggAttention::kv"][::core::mem::offset_of!(YggAttention, kv) - 136usize];
+    ["Offset of field: YggAttention::partial"][::core::mem::offset_of!(YggAttention, partial) - 168usize];
     ["Offset of field: YggAttention::partial_max"]
-        [::core::mem::offset_of!(YggAttention, partial_max) - 168usize];
+        [::core::mem::offset_of!(YggAttention, partial_max) - 176usize];
     ["Offset of field: YggAttention::partial_sum"]
-        [::core::mem::offset_of!(YggAttention, partial_sum) - 176usize];
-    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 184usize];
-    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 208usize];
+        [::core::mem::offset_of!(YggAttention, partial_sum) - 184usize];
+    ["Offset of field: YggAttention::out"][::core::mem::offset_of!(YggAttention, out) - 192usize];
+    ["Offset of field: YggAttention::next"][::core::mem::offset_of!(YggAttention, next) - 216usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -437,6 +549,152 @@ const _: () = {
     ["Offset of field: YggShortConv::tap_count"][::core::mem::offset_of!(YggShortConv, tap_count) - 84usize];
     ["Offset of field: YggShortConv::kept"][::core::mem::offset_of!(YggShortConv, kept) - 88usize];
     ["Offset of field: YggShortConv::out"][::core::mem::offset_of!(YggShortConv, out) - 96usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggStates {
+    pub is_scan: u32_,
+    pub is_grouped: u32_,
+    pub key_heads: u32_,
+    pub value_heads: u32_,
+    pub key_dim: u32_,
+    pub value_dim: u32_,
+    pub ring: u32_,
+    pub kept: *mut f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggStates"][::core::mem::size_of::<YggStates>() - 40usize];
+    ["Alignment of YggStates"][::core::mem::align_of::<YggStates>() - 8usize];
+    ["Offset of field: YggStates::is_scan"][::core::mem::offset_of!(YggStates, is_scan) - 0usize];
+    ["Offset of field: YggStates::is_grouped"][::core::mem::offset_of!(YggStates, is_grouped) - 4usize];
+    ["Offset of field: YggStates::key_heads"][::core::mem::offset_of!(YggStates, key_heads) - 8usize];
+    ["Offset of field: YggStates::value_heads"][::core::mem::offset_of!(YggStates, value_heads) - 12usize];
+    ["Offset of field: YggStates::key_dim"][::core::mem::offset_of!(YggStates, key_dim) - 16usize];
+    ["Offset of field: YggStates::value_dim"][::core::mem::offset_of!(YggStates, value_dim) - 20usize];
+    ["Offset of field: YggStates::ring"][::core::mem::offset_of!(YggStates, ring) - 24usize];
+    ["Offset of field: YggStates::kept"][::core::mem::offset_of!(YggStates, kept) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggStateRows {
+    pub step: YggStep,
+    pub states: YggStates,
+    pub x: YggRows,
+    pub steps: YggRows,
+    pub rates: YggRows,
+    pub taps: *const f32,
+    pub channel_biases: *const f32,
+    pub decays: *const f32,
+    pub step_biases: *const f32,
+    pub tap_count: u32_,
+    pub is_logarithm: u32_,
+    pub shortest: f32,
+    pub longest: f32,
+    pub slots: *const u32_,
+    pub prefix: *const u32_,
+    pub tail_len: *const u32_,
+    pub tails: *const u32_,
+    pub tail_capacity: u32_,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggStateRows"][::core::mem::size_of::<YggStateRows>() - 240usize];
+    ["Alignment of YggStateRows"][::core::mem::align_of::<YggStateRows>() - 8usize];
+    ["Offset of field: YggStateRows::step"][::core::mem::offset_of!(YggStateRows, step) - 0usize];
+    ["Offset of field: YggStateRows::states"][::core::mem::offset_of!(YggStateRows, states) - 16usize];
+    ["Offset of field: YggStateRows::x"][::core::mem::offset_of!(YggStateRows, x) - 56usize];
+    ["Offset of field: YggStateRows::steps"][::core::mem::offset_of!(YggStateRows, steps) - 80usize];
+    ["Offset of field: YggStateRows::rates"][::core::mem::offset_of!(YggStateRows, rates) - 104usize];
+    ["Offset of field: YggStateRows::taps"][::core::mem::offset_of!(YggStateRows, taps) - 128usize];
+    ["Offset of field: YggStateRows::channel_biases"]
+        [::core::mem::offset_of!(YggStateRows, channel_biases) - 136usize];
+    ["Offset of field: YggStateRows::decays"][::core::mem::offset_of!(YggStateRows, decays) - 144usize];
+    ["Offset of field: YggStateRows::step_biases"]
+        [::core::mem::offset_of!(YggStateRows, step_biases) - 152usize];
+    ["Offset of field: YggStateRows::tap_count"][::core::mem::offset_of!(YggStateRows, tap_count) - 160usize];
+    ["Offset of field: YggStateRows::is_logarithm"]
+        [::core::mem::offset_of!(YggStateRows, is_logarithm) - 164usize];
+    ["Offset of field: YggStateRows::shortest"][::core::mem::offset_of!(YggStateRows, shortest) - 168usize];
+    ["Offset of field: YggStateRows::longest"][::core::mem::offset_of!(YggStateRows, longest) - 172usize];
+    ["Offset of field: YggStateRows::slots"][::core::mem::offset_of!(YggStateRows, slots) - 176usize];
+    ["Offset of field: YggStateRows::prefix"][::core::mem::offset_of!(YggStateRows, prefix) - 184usize];
+    ["Offset of field: YggStateRows::tail_len"][::core::mem::offset_of!(YggStateRows, tail_len) - 192usize];
+    ["Offset of field: YggStateRows::tails"][::core::mem::offset_of!(YggStateRows, tails) - 200usize];
+    ["Offset of field: YggStateRows::tail_capacity"]
+        [::core::mem::offset_of!(YggStateRows, tail_capacity) - 208usize];
+    ["Offset of field: YggStateRows::out"][::core::mem::offset_of!(YggStateRows, out) - 216usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggStateStep {
+    pub load: u32_,
+    pub save: u32_,
+    pub slot: u32_,
+    pub row: u32_,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggStateStep"][::core::mem::size_of::<YggStateStep>() - 16usize];
+    ["Alignment of YggStateStep"][::core::mem::align_of::<YggStateStep>() - 4usize];
+    ["Offset of field: YggStateStep::load"][::core::mem::offset_of!(YggStateStep, load) - 0usize];
+    ["Offset of field: YggStateStep::save"][::core::mem::offset_of!(YggStateStep, save) - 4usize];
+    ["Offset of field: YggStateStep::slot"][::core::mem::offset_of!(YggStateStep, slot) - 8usize];
+    ["Offset of field: YggStateStep::row"][::core::mem::offset_of!(YggStateStep, row) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggStateOrder {
+    pub rows: u32_,
+    pub slots: *const u32_,
+    pub prefix: *const u32_,
+    pub tail_len: *const u32_,
+    pub tails: *const u32_,
+    pub tail_capacity: u32_,
+    pub counts: *mut u32_,
+    pub steps: *mut YggStateStep,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggStateOrder"][::core::mem::size_of::<YggStateOrder>() - 64usize];
+    ["Alignment of YggStateOrder"][::core::mem::align_of::<YggStateOrder>() - 8usize];
+    ["Offset of field: YggStateOrder::rows"][::core::mem::offset_of!(YggStateOrder, rows) - 0usize];
+    ["Offset of field: YggStateOrder::slots"][::core::mem::offset_of!(YggStateOrder, slots) - 8usize];
+    ["Offset of field: YggStateOrder::prefix"][::core::mem::offset_of!(YggStateOrder, prefix) - 16usize];
+    ["Offset of field: YggStateOrder::tail_len"][::core::mem::offset_of!(YggStateOrder, tail_len) - 24usize];
+    ["Offset of field: YggStateOrder::tails"][::core::mem::offset_of!(YggStateOrder, tails) - 32usize];
+    ["Offset of field: YggStateOrder::tail_capacity"]
+        [::core::mem::offset_of!(YggStateOrder, tail_capacity) - 40usize];
+    ["Offset of field: YggStateOrder::counts"][::core::mem::offset_of!(YggStateOrder, counts) - 48usize];
+    ["Offset of field: YggStateOrder::steps"][::core::mem::offset_of!(YggStateOrder, steps) - 56usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct YggStateWalk {
+    pub step: YggStep,
+    pub states: YggStates,
+    pub matrices: *mut f32,
+    pub held: *mut u32_,
+    pub saved: *mut f32,
+    pub skips: *const f32,
+    pub counts: *const u32_,
+    pub steps: *const YggStateStep,
+    pub out: YggRows,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of YggStateWalk"][::core::mem::size_of::<YggStateWalk>() - 128usize];
+    ["Alignment of YggStateWalk"][::core::mem::align_of::<YggStateWalk>() - 8usize];
+    ["Offset of field: YggStateWalk::step"][::core::mem::offset_of!(YggStateWalk, step) - 0usize];
+    ["Offset of field: YggStateWalk::states"][::core::mem::offset_of!(YggStateWalk, states) - 16usize];
+    ["Offset of field: YggStateWalk::matrices"][::core::mem::offset_of!(YggStateWalk, matrices) - 56usize];
+    ["Offset of field: YggStateWalk::held"][::core::mem::offset_of!(YggStateWalk, held) - 64usize];
+    ["Offset of field: YggStateWalk::saved"][::core::mem::offset_of!(YggStateWalk, saved) - 72usize];
+    ["Offset of field: YggStateWalk::skips"][::core::mem::offset_of!(YggStateWalk, skips) - 80usize];
+    ["Offset of field: YggStateWalk::counts"][::core::mem::offset_of!(YggStateWalk, counts) - 88usize];
+    ["Offset of field: YggStateWalk::steps"][::core::mem::offset_of!(YggStateWalk, steps) - 96usize];
+    ["Offset of field: YggStateWalk::out"][::core::mem::offset_of!(YggStateWalk, out) - 104usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

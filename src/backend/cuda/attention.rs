@@ -1,8 +1,15 @@
-//! How many blocks a launch of attention has, and how much shared memory each: what the kernel counts by itself.
+//! Attention: how many blocks a launch has, and how much shared memory each, as the kernel counts by itself.
 
-use ygg_kernels::{
-    KvFormat,
-    cuda::abi::{YGG_ATTENTION_THREADS, YGG_PARTITION, YGG_QUERY_TILE, YGG_SCORES_APART},
+use ygg_kernels::{KvFormat, Scoring, cuda::abi::*};
+
+use crate::ir::KvSpec;
+
+use super::{
+    super::BackendError,
+    device::Launch,
+    launches::{Launches, float_mut},
+    layout::number,
+    scratch::partitions,
 };
 
 /// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how
@@ -40,6 +47,57 @@ pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize)
         KvFormat::F32 | KvFormat::Q8 => (wide + YGG_ATTENTION_THREADS as usize) * size_of::<f32>(),
     };
     queries * of_query + planes * places * stride
+}
+
+impl Launches<'_> {
+    /// Attention, and the join of its partitions.
+    pub(super) fn attention(
+        &self,
+        step: YggStep,
+        queries: YggRows,
+        (layer, heads, scoring, sinks): (usize, usize, Scoring, *const f32),
+        rope: YggRope,
+        out: YggRows,
+        next: YggFragments,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
+        let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
+        let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
+        let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
+        let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
+        let shared = attention_shared(self.kv_format, head_dim, widest);
+        let rows = queries.rows as usize;
+        let partitions = partitions(self.at.context);
+        let at_once = self.device.blocks_at_once(&name, YGG_ATTENTION_THREADS, shared)?;
+        let (grid, spread) = attention_grid(at_once, kv_heads, (rows, heads / kv_heads), partitions);
+        let params = YggAttention {
+            step,
+            queries,
+            positions: self.input(self.at.words.positions),
+            prefix: self.input(self.at.words.prefix),
+            tail_len: self.input(self.at.words.tail_len),
+            tails: self.input(self.at.words.tails),
+            tail_capacity: number(self.at.words.tail_capacity),
+            heads: number(heads),
+            partitions: number(partitions),
+            scale: scoring.scale,
+            softcap: scoring.softcap.unwrap_or(0.0),
+            window: scoring.window.unwrap_or(u32::MAX),
+            spread: number(spread),
+            sinks,
+            rope,
+            kv: self.kv(layer),
+            partial,
+            partial_max,
+            partial_sum,
+            out,
+            next,
+        };
+        Ok(vec![
+            self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
+            self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
+        ])
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::{
     super::{BackendError, ReplayOptions},
     device::{Device, Launch, check},
     layout::number,
+    states::{StateSizes, States},
 };
 
 /// Planes of equal size, each with all slots.
@@ -25,6 +26,8 @@ struct Planes {
     /// Of a slot in one plane.
     elements: usize,
     format: KvFormat,
+    /// Slots in one plane; of a ring less than the cache has, where slot `s` is place `s mod slots`.
+    slots: u32,
     /// How many slots at the end of a text are read after it; none where all are.
     most_moved: Option<u32>,
 }
@@ -61,29 +64,42 @@ impl MovedSlots<'_> {
     }
 }
 
-/// Keys and values, `[layers][keys, values][G, S, D]` of f16 or f32, and what convolutions keep, `[layers][S, C]` of
-/// f32.
+/// Keys and values, `[layers][keys, values][G, S, D]` of f16 or f32, what convolutions keep, `[layers][S, C]` of f32,
+/// and what recurrences keep of rows, in rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cache {
     slots: u32,
-    planes: [Planes; 2],
+    scratch: u32,
+    planes: [Planes; 3],
 }
 
 impl Cache {
-    /// The cache at two addresses: of keys and values, and of what convolutions keep.
-    pub(super) fn new(kv: &KvSpec, format: KvFormat, options: &ReplayOptions, [at, kept]: [u64; 2]) -> Self {
+    /// The cache at two addresses: of keys and values, and of what convolutions keep; and what recurrences keep.
+    pub(super) fn new(
+        kv: &KvSpec,
+        format: KvFormat,
+        options: &ReplayOptions,
+        [at, kept]: [u64; 2],
+        states: &States,
+    ) -> Self {
         let KvSpec { layers, kv_heads, head_dim, conv, others: _, states: _ } = *kv;
+        let slots = number(options.layout.slots());
+        let of_floats = |at, count, elements, slots, most_moved: usize| Planes {
+            at,
+            count,
+            elements,
+            format: KvFormat::F32,
+            slots,
+            most_moved: Some(number(most_moved)),
+        };
+        let StateSizes { layers: followed, ring, .. } = states.sizes;
         let planes = [
-            Planes { at, count: 2 * layers * kv_heads, elements: head_dim, format, most_moved: None },
-            Planes {
-                at: kept,
-                count: conv.layers,
-                elements: conv.channels,
-                format: KvFormat::F32,
-                most_moved: Some(number(ConvLayer::READ_SLOTS)),
-            },
+            Planes { at, count: 2 * layers * kv_heads, elements: head_dim, format, slots, most_moved: None },
+            of_floats(kept, conv.layers, conv.channels, slots, ConvLayer::READ_SLOTS),
+            // States are moved in place of rows.
+            of_floats(states.kept, followed, states.sizes.row(), number(ring), 0),
         ];
-        Self { slots: number(options.layout.slots()), planes }
+        Self { slots, scratch: number(options.layout.scratch), planes }
     }
 
     pub(super) fn at(&self) -> u64 {
@@ -92,6 +108,12 @@ impl Cache {
 
     pub(super) fn kept_at(&self) -> u64 {
         self.planes[1].at
+    }
+
+    /// The slots that noise may go to: places of further ones in a ring are those of committed rows.
+    pub(super) fn poisoned(&self, slots: Range<u32>) -> Range<u32> {
+        let is_ringed = self.planes[2].count > 0;
+        slots.start..if is_ringed { slots.end.min(slots.start + self.scratch) } else { slots.end }
     }
 
     /// A launch for each kind of planes that there are.
@@ -108,7 +130,7 @@ impl Cache {
             let params = YggMoves {
                 cache: planes.at as *mut u8,
                 planes: number(planes.count),
-                slots: self.slots,
+                slots: planes.slots,
                 slot_bytes: planes.slot_bytes(),
                 first: 0,
                 count: 0,
@@ -128,7 +150,7 @@ impl Cache {
     ) -> Result<Vec<Launch>, BackendError> {
         self.each(|planes| {
             let (cache, slot_bytes) = (planes.at as *mut u8, planes.slot_bytes());
-            let params = YggPathMoves { cache, slots: self.slots, slot_bytes, row_slots, path };
+            let params = YggPathMoves { cache, slots: planes.slots, slot_bytes, row_slots, path };
             Launch::new(device, "ygg_move_path", [planes.count, 1, 1], YGG_ROW_THREADS, 0, params)
         })
     }
@@ -148,8 +170,11 @@ impl Cache {
     ) -> Result<(), BackendError> {
         assert!(slots.start < slots.end && slots.end <= self.slots, "slots {slots:?} of {}", self.slots);
         let mut place = 0;
-        for planes in self.planes.iter().filter(|planes| planes.count > 0) {
+        for planes in &self.planes {
             let moved = planes.moved(slots.clone());
+            if planes.count == 0 || moved.is_empty() {
+                continue;
+            }
             let slot_bytes = planes.slot_bytes() as usize;
             let row = moved.len() * slot_bytes;
             let device = planes.at + u64::from(moved.start) * slot_bytes as u64;
@@ -206,7 +231,7 @@ impl Cache {
             let params = YggPoison {
                 cache: planes.at as *mut std::ffi::c_void,
                 planes: number(planes.count),
-                slots: self.slots,
+                slots: planes.slots,
                 head_dim: number(planes.elements),
                 first: 0,
                 count: 0,

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use ygg_kernels::{
-    ConvLayer, KvFormat, Nonlinearity, RopePairing, Scoring, WeightFormat,
+    ConvLayer, KvFormat, Nonlinearity, RopePairing, WeightFormat,
     cuda::{abi::*, packing::Layout},
 };
 
@@ -11,13 +11,13 @@ use crate::ir::{self, ConvSpec, KvSpec, Op, Program, Region, RopeId, Step, Weigh
 
 use super::{
     super::BackendError,
-    attention::{attention_grid, attention_shared},
     candidates::Decider,
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
     products::{WideProduct, is_wide},
     projection::Projection,
-    scratch::{Scratch, TILE_W, partitions, row_tiles},
+    scratch::{Scratch, TILE_W, row_tiles},
+    states::{States, has_states},
     weights::{Packed, Weights},
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Addresses<'a> {
     pub(super) cache: u64,
     /// What convolutions keep.
     pub(super) kept: u64,
+    pub(super) states: States,
     pub(super) slots: usize,
     pub(super) context: usize,
     /// Of every rope: cosines, then sines.
@@ -37,11 +38,11 @@ pub(super) struct Addresses<'a> {
     pub(super) scratch: Scratch,
 }
 
-const fn float(at: u64) -> *const f32 {
+pub(super) const fn float(at: u64) -> *const f32 {
     at as *const f32
 }
 
-const fn float_mut(at: u64) -> *mut f32 {
+pub(super) const fn float_mut(at: u64) -> *mut f32 {
     at as *mut f32
 }
 
@@ -70,7 +71,7 @@ impl Product {
 const NO_FRAGMENTS: YggFragments =
     YggFragments { data: std::ptr::null_mut(), format: YGG_FRAGMENT_BF16, row_tiles: 0 };
 
-fn fragment_format(layout: Layout) -> u32 {
+pub(super) fn fragment_format(layout: Layout) -> u32 {
     match layout {
         Layout::F32 => YGG_FRAGMENT_F32,
         Layout::F16 => YGG_FRAGMENT_F16,
@@ -86,16 +87,18 @@ fn fragment_format(layout: Layout) -> u32 {
 
 /// Makes the launches of one program's steps, in order.
 pub(super) struct Launches<'a> {
-    device: &'a Device,
+    pub(super) device: &'a Device,
     pub(super) weights: &'a Weights,
-    kv_format: KvFormat,
+    pub(super) kv_format: KvFormat,
     pub(super) program: &'a Program,
     /// What candidates are ranked by.
     pub(super) decider: Decider,
     pub(super) at: &'a Addresses<'a>,
     /// Which buffer of fragments the next product reads, and what is in it already, if its producer wrote it.
-    turn: usize,
+    pub(super) turn: usize,
     written: Option<Region>,
+    /// Routes whose pieces are in the scratch.
+    pub(super) grouped: Option<Region>,
 }
 
 impl<'a> Launches<'a> {
@@ -106,17 +109,20 @@ impl<'a> Launches<'a> {
         (program, decider): (&'a Program, Decider),
         at: &'a Addresses<'a>,
     ) -> Self {
-        Self { device, weights, kv_format, program, decider, at, turn: 0, written: None }
+        Self { device, weights, kv_format, program, decider, at, turn: 0, written: None, grouped: None }
     }
 
     /// Those of all steps, by step; the first begins when all before it has ended.
     pub(super) fn all(mut self) -> Result<Vec<Vec<Launch>>, BackendError> {
         let program = self.program;
+        // Of no group, so that it is there for layers that are not left out.
+        let order = has_states(program).then(|| self.state_order()).transpose()?;
         let all = (0..program.steps.len()).map(|number| self.of(number));
         let mut all = all.collect::<Result<Vec<Vec<Launch>>, _>>()?;
         // What comes before a forward is a copy, or the growth of a tree.
         if let Some(first) = all.first_mut() {
             *first = first.drain(..).map(Launch::alone).collect();
+            first.extend(order);
         }
         Ok(all)
     }
@@ -169,20 +175,20 @@ impl<'a> Launches<'a> {
                 let product = Product { up: Some(up), function, ..Product::plain(*norm, weights) };
                 self.product(in_step, step, written, &product, out(), fragments)
             }
-            Op::Route { .. } | Op::RoutedGated { .. } | Op::RoutedLinear { .. } | Op::Recurrence { .. } => {
-                unreachable!("refused when the programs were loaded")
+            Op::Route { routing, vector } => {
+                let launches = self.route(in_step, operand(0), (routing, *vector), out());
+                // Others may have been where these routes are.
+                self.grouped = None;
+                launches
+            }
+            Op::RoutedGated { .. } | Op::RoutedLinear { .. } => {
+                self.routed(in_step, step, written, fragments)
+            }
+            Op::Recurrence { layer, vectors, form } => {
+                self.recurrence(in_step, step, (*layer, vectors, *form))
             }
             Op::Add => self.elementwise(in_step, [operand(0), operand(1), out()], YGG_ADD),
-            Op::Gate(function) => {
-                let binary = match function {
-                    Nonlinearity::Silu => YGG_GATE_SILU,
-                    Nonlinearity::GeluTanh => YGG_GATE_GELU,
-                    Nonlinearity::ClampedSilu | Nonlinearity::Sigmoid => {
-                        unreachable!("refused when the programs were loaded")
-                    }
-                };
-                self.elementwise(in_step, [operand(0), operand(1), out()], binary)
-            }
+            Op::Gate(of) => self.elementwise(in_step, [operand(0), operand(1), out()], function(*of)),
             Op::Softcap { cap } => {
                 let params = YggScale { step: in_step, x: operand(0), out: out(), factor: *cap };
                 self.by_rows("ygg_softcap", out().rows, params)
@@ -220,9 +226,11 @@ impl<'a> Launches<'a> {
             Op::AppendKv { layer, rope } => {
                 self.append(in_step, [operand(0), operand(1)], self.rope(*rope), *layer)
             }
-            Op::Attention { layer, heads, scoring, rope, sinks: _ } => {
+            Op::Attention { layer, heads, scoring, rope, sinks } => {
                 let rope = self.rope(rope.filter(|_| projection_at(2).is_none()));
-                self.attention(in_step, operand(0), (*layer, *heads, *scoring), rope, out(), fragments)
+                let sinks = sinks.map_or(std::ptr::null(), |sinks| float(self.weights.vector(sinks)));
+                let of = (*layer, *heads, *scoring, sinks);
+                self.attention(in_step, operand(0), of, rope, out(), fragments)
             }
             Op::ShortConv { layer, taps } => self.short_conv(in_step, operand(0), (*layer, *taps), out()),
             Op::Candidates { head: None, most, tokens } => {
@@ -273,53 +281,6 @@ impl<'a> Launches<'a> {
         let grid = [self.program.kv.kv_heads, keys.rows as usize, 1];
         let threads = number(self.program.kv.head_dim.next_multiple_of(32)).min(YGG_ROW_THREADS);
         Ok(vec![self.launch(&format!("ygg_append_{}", self.kv_format.name()), grid, threads, 0, params)?])
-    }
-
-    fn attention(
-        &self,
-        step: YggStep,
-        queries: YggRows,
-        (layer, heads, scoring): (usize, usize, Scoring),
-        rope: YggRope,
-        out: YggRows,
-        next: YggFragments,
-    ) -> Result<Vec<Launch>, BackendError> {
-        let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
-        let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
-        let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
-        let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
-        let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
-        let shared = attention_shared(self.kv_format, head_dim, widest);
-        let rows = queries.rows as usize;
-        let partitions = partitions(self.at.context);
-        let at_once = self.device.blocks_at_once(&name, YGG_ATTENTION_THREADS, shared)?;
-        let (grid, spread) = attention_grid(at_once, kv_heads, (rows, heads / kv_heads), partitions);
-        let params = YggAttention {
-            step,
-            queries,
-            positions: self.input(self.at.words.positions),
-            prefix: self.input(self.at.words.prefix),
-            tail_len: self.input(self.at.words.tail_len),
-            tails: self.input(self.at.words.tails),
-            tail_capacity: number(self.at.words.tail_capacity),
-            heads: number(heads),
-            partitions: number(partitions),
-            scale: scoring.scale,
-            softcap: scoring.softcap.unwrap_or(0.0),
-            window: scoring.window.unwrap_or(u32::MAX),
-            spread: number(spread),
-            rope,
-            kv: self.kv(layer),
-            partial,
-            partial_max,
-            partial_sum,
-            out,
-            next,
-        };
-        Ok(vec![
-            self.launch(&name, grid, YGG_ATTENTION_THREADS, shared, params)?,
-            self.launch("ygg_attention_join", [heads, rows, 1], YGG_ATTENTION_THREADS, 0, params)?,
-        ])
     }
 
     fn short_conv(
@@ -376,7 +337,7 @@ impl<'a> Launches<'a> {
         }
     }
 
-    fn kv(&self, layer: usize) -> YggKv {
+    pub(super) fn kv(&self, layer: usize) -> YggKv {
         let KvSpec { kv_heads, head_dim, .. } = self.program.kv;
         let half = (kv_heads * self.at.slots * head_dim * self.kv_format.bytes()) as u64;
         let keys = self.at.cache + 2 * layer as u64 * half;
@@ -389,7 +350,7 @@ impl<'a> Launches<'a> {
         }
     }
 
-    fn projection(&self, projection: Option<Projection>) -> YggProjection {
+    pub(super) fn projection(&self, projection: Option<Projection>) -> YggProjection {
         let halves = u32::from(self.kv_format == KvFormat::F16);
         match projection {
             Some(Projection { layer, heads, rope, order: _ }) => YggProjection {
@@ -413,34 +374,38 @@ impl<'a> Launches<'a> {
 
     /// Fragments that a step leaves for the product that follows, if that reads the result as it is.
     fn next_fragments(&mut self, step: &Step, next: Option<&Step>) -> Option<YggFragments> {
-        if !matches!(step.op, Op::Attention { .. } | Op::Linear { .. } | Op::GatedLinear { .. }) {
-            return None;
-        }
+        let layout = |weight: WeightId| Layout::of(self.program.weights[weight.0 as usize].format);
+        // Of what the step multiplies by itself, if that is what it does.
+        let own = match &step.op {
+            Op::Attention { .. } => None,
+            Op::Linear { weights, .. } => Some(layout(weights[0])),
+            Op::GatedLinear { gate, .. } => Some(layout(*gate)),
+            Op::RoutedGated { experts, .. } => Some(layout(experts[0])),
+            _ => return None,
+        };
         let next = next?;
-        let weight = match &next.op {
-            Op::Linear { weights, norm: None, .. } => weights[0],
-            Op::GatedLinear { gate, norm: None, .. } => *gate,
+        // Each part of a row is a row of products with experts.
+        let (weight, parts) = match (&step.op, &next.op) {
+            (Op::RoutedGated { .. }, Op::RoutedLinear { experts, .. }) => {
+                (experts[0], next.operands[1].region()?.columns / 2)
+            }
+            (Op::RoutedGated { .. }, _) => return None,
+            (_, Op::Linear { weights, norm: None, .. }) => (weights[0], 1),
+            (_, Op::GatedLinear { gate, norm: None, .. }) => (*gate, 1),
             _ => return None,
         };
         let result = step.result.region()?;
         let is_read = next.operands[0].region() == Some(result);
         // Inputs past the last would be whatever was there.
-        let is_whole = result.columns.is_multiple_of(YGG_TILE_K as usize);
-        let format = fragment_format(Layout::of(self.program.weights[weight.0 as usize].format));
-        let layout = |weight: WeightId| Layout::of(self.program.weights[weight.0 as usize].format);
-        let writes = match &step.op {
-            Op::Attention { .. } => true,
-            Op::Linear { weights, .. } => layout(weights[0]) != Layout::F32,
-            Op::GatedLinear { gate, .. } => layout(*gate) != Layout::F32,
-            _ => false,
-        };
-        if !is_read || !is_whole || !writes || format == YGG_FRAGMENT_F32 || step.group != next.group {
+        let is_whole = (result.columns / parts).is_multiple_of(YGG_TILE_K as usize);
+        let format = fragment_format(layout(weight));
+        let writes = own != Some(Layout::F32) && format != YGG_FRAGMENT_F32;
+        if !is_read || !is_whole || !writes || step.group != next.group {
             return None;
         }
         // What the step itself reads is in the other one.
-        let reads = usize::from(!matches!(step.op, Op::Attention { .. }));
-        self.turn = (self.turn + reads) % 2;
-        Some(self.fragments(format, result.rows))
+        self.turn = (self.turn + usize::from(own.is_some())) % 2;
+        Some(self.fragments(format, result.rows * parts))
     }
 
     /// The buffer that is written next.
@@ -475,6 +440,7 @@ impl<'a> Launches<'a> {
                 format: fragment_format(weights.layout),
                 row_tiles: number(tiles),
             },
+            parts: 1,
         };
         let linear = YggLinear {
             step: in_step,
@@ -488,13 +454,7 @@ impl<'a> Launches<'a> {
             tiles_k: number(weights.columns.div_ceil(YGG_TILE_K as usize)),
             columns: number(weights.columns),
             residual: u32::from(*residual),
-            function: match function {
-                Nonlinearity::Silu => YGG_SILU,
-                Nonlinearity::GeluTanh => YGG_GELU,
-                Nonlinearity::ClampedSilu | Nonlinearity::Sigmoid => {
-                    unreachable!("refused when the programs were loaded")
-                }
-            },
+            function: super::launches::function(*function),
             projection: self.projection(*projection),
             bias: float(*bias),
             parts: float_mut(self.at.scratch.parts),
@@ -543,12 +503,17 @@ impl<'a> Launches<'a> {
         &self,
         step: YggStep,
         [a, b, out]: [YggRows; 3],
-        binary: u32,
+        function: u32,
     ) -> Result<Vec<Launch>, BackendError> {
-        self.by_rows("ygg_elementwise", out.rows, YggElementwise { step, a, b, out, binary })
+        self.by_rows("ygg_elementwise", out.rows, YggElementwise { step, a, b, out, function })
     }
 
-    fn by_rows<P: Copy>(&self, name: &str, rows: u32, params: P) -> Result<Vec<Launch>, BackendError> {
+    pub(super) fn by_rows<P: Copy>(
+        &self,
+        name: &str,
+        rows: u32,
+        params: P,
+    ) -> Result<Vec<Launch>, BackendError> {
         Ok(vec![self.launch(name, [rows as usize, 1, 1], YGG_ROW_THREADS, 0, params)?])
     }
 
@@ -561,6 +526,16 @@ impl<'a> Launches<'a> {
         params: P,
     ) -> Result<Launch, BackendError> {
         Launch::new(self.device, name, grid, threads, shared, params)
+    }
+}
+
+/// The function of a gate, as kernels know it.
+pub(super) const fn function(of: Nonlinearity) -> u32 {
+    match of {
+        Nonlinearity::Silu => YGG_SILU,
+        Nonlinearity::GeluTanh => YGG_GELU,
+        Nonlinearity::ClampedSilu => YGG_CLAMPED_SILU,
+        Nonlinearity::Sigmoid => YGG_SIGMOID,
     }
 }
 

@@ -6,7 +6,11 @@ use ygg_kernels::cuda::abi::{YGG_NO_SLOT, YggNoise, YggRows};
 
 use crate::ir::{Binding, Noise, Program, Region, RowInputs};
 
-use super::{super::ReplayOptions, weights::ALIGNMENT};
+use super::{
+    super::ReplayOptions,
+    states::{StateSizes, has_states},
+    weights::ALIGNMENT,
+};
 
 /// Hands out places in a block that does not exist yet.
 #[derive(Debug, Default)]
@@ -55,6 +59,8 @@ pub(super) struct InputWords {
     pub(super) tail_capacity: usize,
     given_columns: usize,
     context: usize,
+    /// Positions from the first row's end of common ones to the last of any, at most.
+    longest_path: usize,
     slot_count: usize,
     pub(super) tokens: usize,
     pub(super) positions: usize,
@@ -88,6 +94,10 @@ impl InputWords {
             tail_capacity,
             given_columns,
             context: options.layout.context,
+            longest_path: match has_states(program) {
+                true => StateSizes::longest_path(width, tail_capacity),
+                false => usize::MAX,
+            },
             slot_count: options.layout.slots(),
             tokens: array(width),
             positions: array(width),
@@ -128,11 +138,14 @@ impl InputWords {
             (self.width, self.outputs, self.tail_capacity, self.given_columns, self.groups),
             "inputs of this program"
         );
+        let stored = || (0..self.width).filter(|w| inputs.slots()[*w] != YGG_NO_SLOT);
+        let common = stored().map(|w| inputs.prefix()[w] as usize).min().unwrap_or(0);
         let is_inside = |w: usize| {
             let (prefix, tail_len) = (inputs.prefix()[w] as usize, inputs.tail_len()[w] as usize);
             let tail = &inputs.tails()[w * self.tail_capacity..][..tail_len];
             let slot = inputs.slots()[w];
             prefix + tail_len <= self.context
+                && (slot == YGG_NO_SLOT || prefix + tail_len - common <= self.longest_path)
                 && (inputs.positions()[w] as usize) < self.context
                 && (slot == YGG_NO_SLOT || (slot as usize) < self.slot_count)
                 && tail.iter().all(|slot| (*slot as usize) < self.slot_count)

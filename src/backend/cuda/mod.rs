@@ -11,10 +11,13 @@
 //! | `launches` | steps of a program as kernels with parameters |
 //! | `candidates` | kernels behind logits: candidates, by logits or under noise, and draws |
 //! | `attention` | blocks and shared memory of attention |
+//! | `experts` | routes, and products with experts |
+//! | `states` | states of rows |
 //! | `projection` | which products leave queries, keys and values turned and stored |
 //! | `alone` | kernels that measure the machine |
 //! | `capture` | graphs |
 //! | `replay` | one request: warm-up, capture, replay |
+//! | `slots` | what the host moves, keeps and forgets between forwards |
 //! | `phase` | a draft phase as one graph: forwards with the growth of the tree between them |
 //! | `verification` | a verification as one graph: a forward, then the walk and the move of what is accepted |
 //!
@@ -28,6 +31,7 @@ mod candidates;
 mod capture;
 mod compiled;
 mod device;
+mod experts;
 mod launches;
 mod layout;
 mod phase;
@@ -36,6 +40,8 @@ mod products;
 mod projection;
 mod replay;
 mod scratch;
+mod slots;
+mod states;
 mod streaming;
 mod verification;
 mod weights;
@@ -44,8 +50,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result;
 use ygg_kernels::{
-    Activations, KvFormat, Nonlinearity, WeightFormat,
-    cuda::{abi::YGG_MOST_CANDIDATES, abi::YGG_MOST_WIDTH, packing::Layout},
+    Activations, KvFormat, RouteVector, WeightFormat,
+    cuda::{
+        abi::{YGG_MOST_CANDIDATES, YGG_MOST_EXPERTS, YGG_MOST_WIDTH},
+        packing::Layout,
+    },
 };
 
 use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, Residence, WeightId, WeightSource};
@@ -220,34 +229,19 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
                     let name = program.weights[weight.0 as usize].name.clone();
                     Some(("embeddings for every layer", name))
                 }
-                Op::Route { routing, .. } => {
-                    Some(("experts", format!("{} of several for each row", routing.used)))
-                }
-                Op::Attention { sinks: Some(_), heads, .. } => {
-                    Some(("attention sinks", format!("one for each of {heads} heads")))
-                }
-                Op::Gate(function @ Nonlinearity::ClampedSilu)
-                | Op::GatedLinear { function: function @ Nonlinearity::ClampedSilu, .. } => {
-                    Some(("gates with bounds", function.to_string()))
+                Op::Route { vector: Some(RouteVector::Factors(_)), .. } => {
+                    Some(("routes with factors", "one for each expert".to_owned()))
                 }
                 _ => None,
             };
             if let Some((what, found)) = lacking {
                 return Err(BackendError::CudaLimit { what, expected: "none".to_owned(), found });
             }
-            let is_sigmoid = |op: &Op| {
-                let (Op::Gate(function) | Op::GatedLinear { function, .. }) = op else { return false };
-                *function == Nonlinearity::Sigmoid
-            };
-            if matches!(step.op, Op::Recurrence { .. }) || is_sigmoid(&step.op) {
-                let (what, found) = match &step.op {
-                    Op::Recurrence { .. } => {
-                        ("layers whose rows have a state", program.kv.states.shape.rule.name())
-                    }
-                    _ => ("gates", "a sigmoid"),
-                };
-                let expected = "none".to_owned();
-                return Err(BackendError::CudaLimit { what, expected, found: found.to_owned() });
+            if let Op::Route { .. } = &step.op {
+                let scores = step.operands[0].region().map_or(0, |scores| scores.columns);
+                if scores > YGG_MOST_EXPERTS as usize {
+                    return refuse("experts of a layer", YGG_MOST_EXPERTS as usize, scores);
+                }
             }
             let most = YGG_MOST_CANDIDATES as usize;
             if let Op::Candidates { most: found, .. } = &step.op

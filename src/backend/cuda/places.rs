@@ -10,6 +10,7 @@ use super::{
     device::{DeviceBlock, check},
     layout::{Bump, InputWords, words_left},
     scratch::ScratchBytes,
+    states::StateSizes,
 };
 
 /// Where things lie in the block of a replay.
@@ -19,9 +20,13 @@ pub(super) struct Places {
     pub(super) cache: usize,
     /// What convolutions keep.
     pub(super) kept: usize,
+    /// What recurrences keep of rows, their states, after how many rows each of these is, states that a walk saves, and
+    /// the walk.
+    pub(super) states: [usize; 5],
     pub(super) ropes: Vec<usize>,
     pub(super) fragments: [usize; 2],
     pub(super) parts: usize,
+    pub(super) pieces: usize,
     pub(super) logits: usize,
     pub(super) partial: [usize; 3],
     pub(super) ranges: [usize; 5],
@@ -45,12 +50,22 @@ impl Places {
         let (slots, KvSpec { layers, kv_heads, head_dim, conv, others: _, states: _ }) =
             (options.layout.slots(), first.kv);
         let cache_bytes = 2 * layers * kv_heads * slots * head_dim * kv_format.bytes();
+        let states = StateSizes::of(&first.kv, options);
+        let walk_bytes = longest(&|p| states.walk_bytes(p.binding.width, options.tail_capacity));
         let mut bump = Bump::default();
         let mut places = Self {
             arena: bump.take(longest(&|p| p.arena_bytes)),
             inputs: bump.take(input_words * size_of::<u32>()),
             cache: bump.take(cache_bytes),
             kept: bump.take(conv.layers * ConvLayer::bytes(slots, conv.channels)),
+            states: [
+                states.kept_bytes(),
+                states.matrices_bytes(),
+                states.held_bytes(),
+                states.saved_bytes(),
+                walk_bytes,
+            ]
+            .map(|bytes| bump.take(bytes)),
             ropes: first
                 .ropes
                 .iter()
@@ -58,6 +73,7 @@ impl Places {
                 .collect(),
             fragments: [scratch.fragments; 2].map(|bytes| bump.take(bytes)),
             parts: bump.take(scratch.parts),
+            pieces: bump.take(scratch.pieces),
             logits: bump.take(scratch.logits),
             partial: scratch.partial.map(|bytes| bump.take(bytes)),
             ranges: scratch.ranges.map(|bytes| bump.take(bytes)),

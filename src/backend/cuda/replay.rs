@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use cudarc::driver::{CudaStream, result};
-use ygg_kernels::cuda::abi::{YGG_MOST_WIDTH, YggMoves, YggMultiply, YggPoison};
+use ygg_kernels::cuda::abi::{YggMultiply, YggPoison};
 
 use crate::ir::{Id, IdVec, OutputId, Program, ProgramId, Region, RowInputs, StepId};
 
@@ -14,7 +14,7 @@ use super::{
     },
     CudaExecutables, Way,
     alone::{multiply_launch, multiplying_threads, nothing_launch, read_launches},
-    cache::{Cache, MovedSlots},
+    cache::Cache,
     candidates::{Decider, shows_candidates},
     capture::Graph,
     device::{DeviceBlock, Launch, PinnedBlock, check, is_busy},
@@ -23,6 +23,7 @@ use super::{
     phase::Phase,
     places::{Places, upload_ropes},
     scratch::Scratch,
+    states::{StateSizes, States},
     streaming::{Copies, StepKernels, Streamed, in_turn, put},
     verification::Verification,
 };
@@ -60,6 +61,7 @@ impl Ready {
 pub(super) struct Ground {
     pub(super) arena: u64,
     pub(super) cache: Cache,
+    pub(super) states: States,
     ropes: Vec<u64>,
     scratch: Scratch,
     pub(super) options: ReplayOptions,
@@ -75,7 +77,7 @@ pub(super) struct CudaReplay {
     pub(super) stream: Arc<CudaStream>,
     /// None where no weights are streamed.
     copies: Option<Copies>,
-    moves: Vec<Launch>,
+    pub(super) moves: Vec<Launch>,
     poison: Vec<Launch>,
     reads: Vec<(Launch, u64)>,
     multiply: Launch,
@@ -118,15 +120,19 @@ impl CudaReplay {
 
         let start = memory.at(0, 0);
         let at = |offset: usize| start + offset as u64;
-        let in_memory = [places.cache, places.kept].map(at);
-        let cache = Cache::new(&programs[ProgramId::FIRST].kv, kv_format, options, in_memory);
+        let kv = &programs[ProgramId::FIRST].kv;
+        let [kept, matrices, held, saved, walk] = places.states.map(at);
+        let states = States { sizes: StateSizes::of(kv, options), kept, matrices, held, saved, walk };
+        let cache = Cache::new(kv, kv_format, options, [places.cache, places.kept].map(at), &states);
         let ground = Ground {
             arena: at(places.arena),
             cache,
+            states,
             ropes: places.ropes.iter().map(|offset| at(*offset)).collect(),
             scratch: Scratch {
                 fragments: places.fragments.map(at),
                 parts: at(places.parts),
+                pieces: at(places.pieces),
                 logits: at(places.logits),
                 partial: places.partial.map(at),
                 ranges: places.ranges.map(at),
@@ -198,13 +204,14 @@ impl CudaReplay {
         inputs: u64,
         make: impl FnOnce(Launches<'_>) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let Ground { arena, cache, ropes, scratch, options } = &self.ground;
+        let Ground { arena, cache, states, ropes, scratch, options } = &self.ground;
         let addresses = Addresses {
             arena: *arena,
             inputs,
             words: InputWords::of(program, options),
             cache: cache.at(),
             kept: cache.kept_at(),
+            states: *states,
             slots: options.layout.slots(),
             context: options.layout.context,
             ropes,
@@ -418,14 +425,6 @@ impl CudaReplay {
         })
     }
 
-    fn move_slots(&mut self, slots: Range<u32>, host: MovedSlots<'_>) {
-        self.finish();
-        self.attempt(|replay| {
-            replay.executables.device.bind()?;
-            replay.ground.cache.move_slots(slots, host, &replay.stream)
-        });
-    }
-
     /// A row of what a program leaves as number `place`.
     fn row_left(&self, program: ProgramId, place: usize, output: OutputId) -> &[f32] {
         let region = self.executables.programs()[program].left().nth(place).expect("the program leaves it");
@@ -484,38 +483,6 @@ impl Replay for CudaReplay {
     }
 }
 
-impl SlotMoves for CudaReplay {
-    fn copy_slots(&mut self, from: &[u32], first: u32) {
-        self.attempt(|replay| {
-            replay.executables.device.bind()?;
-            let chunks = from.chunks(YGG_MOST_WIDTH as usize);
-            for (chunk, first) in chunks.zip((first..).step_by(YGG_MOST_WIDTH as usize)) {
-                for moves in &mut replay.moves {
-                    // SAFETY: made with this structure.
-                    let params = unsafe { moves.params_mut::<YggMoves>() };
-                    params.first = first;
-                    params.count = u32::try_from(chunk.len()).expect("few moves");
-                    params.from[..chunk.len()].copy_from_slice(chunk);
-                    moves.on(&replay.stream)?;
-                }
-            }
-            Ok(())
-        });
-    }
-
-    fn moved_bytes(&self, slots: usize) -> usize {
-        self.ground.cache.moved_bytes(slots)
-    }
-
-    fn read_slots(&mut self, slots: Range<u32>, bytes: &mut [u8]) {
-        self.move_slots(slots, MovedSlots::Fetched(bytes));
-    }
-
-    fn write_slots(&mut self, slots: Range<u32>, bytes: &[u8]) {
-        self.move_slots(slots, MovedSlots::Sent(bytes));
-    }
-}
-
 impl Capabilities for CudaReplay {
     fn instruments(&mut self) -> Option<&mut dyn Instruments> {
         Some(self)
@@ -562,6 +529,7 @@ impl Instruments for CudaReplay {
     }
 
     fn poison_slots(&mut self, slots: Range<u32>, seed: u64) {
+        let slots = self.ground.cache.poisoned(slots);
         self.attempt(|replay| {
             replay.executables.device.bind()?;
             replay.poison.iter_mut().try_for_each(|poison| {

@@ -2,9 +2,12 @@
 
 use ygg_kernels::cuda::abi::{YGG_PARTITION, YGG_RANGE, YGG_TILE_K, YGG_TILE_N, YGG_TILE_W};
 
-use crate::ir::{Op, OpWeights, Operand, Program, Region, WeightId};
+use crate::ir::{Op, OpWeights, Operand, Program, WeightId};
 
-use super::products::WideProduct;
+use super::{
+    experts::{RoutedProducts, pieces_bytes},
+    products::WideProduct,
+};
 
 /// Rows that tensor cores multiply at once.
 pub(super) const TILE_W: usize = YGG_TILE_W as usize;
@@ -14,8 +17,10 @@ pub(super) const TILE_W: usize = YGG_TILE_W as usize;
 pub(super) struct Scratch {
     /// What linears read: one buffer is read while the next is written.
     pub(super) fragments: [u64; 2],
-    /// What products of parts of the inputs leave for the join of them.
+    /// What products of parts of the inputs, or with experts, leave for the join of them.
     pub(super) parts: u64,
+    /// Which rows use which experts.
+    pub(super) pieces: u64,
     /// Logits of which only candidates are shown.
     pub(super) logits: u64,
     /// Partial results of attention: values, largest scores, sums.
@@ -29,6 +34,7 @@ pub(super) struct Scratch {
 pub(super) struct ScratchBytes {
     pub(super) fragments: usize,
     pub(super) parts: usize,
+    pub(super) pieces: usize,
     pub(super) logits: usize,
     pub(super) partial: [usize; 3],
     pub(super) ranges: [usize; 5],
@@ -45,7 +51,7 @@ impl ScratchBytes {
             let mut product = |weights: &[WeightId], is_gated| {
                 let x = x.expect("a product has a left side");
                 let (tiles, row_tiles) = (outputs(weights).div_ceil(YGG_TILE_N as usize), row_tiles(x.rows));
-                most.fragments = most.fragments.max(fragment_bytes(x));
+                most.fragments = most.fragments.max(fragment_bytes(x.rows, x.columns));
                 if row_tiles > 1 {
                     most.parts = most.parts.max(WideProduct { tiles, is_gated, row_tiles }.parts_bytes());
                 }
@@ -58,6 +64,15 @@ impl ScratchBytes {
                 | OpWeights::Gain(_)
                 | OpWeights::Vectors(_)
                 | OpWeights::Experts { .. } => {}
+            }
+            if let Some(products) = RoutedProducts::of(&step.op) {
+                let rows = x.expect("rows of a product").rows;
+                let used = step.operands[1].region().expect("routes").columns / 2;
+                let prepared = products.prepared_rows(rows, used);
+                most.fragments = most.fragments.max(fragment_bytes(prepared, products.columns(program)));
+                most.pieces = most.pieces.max(pieces_bytes(rows, used, products.count()));
+                let parts = rows * used * products.outputs(program) * size_of::<f32>();
+                most.parts = most.parts.max(parts);
             }
             if let Op::Attention { heads, .. } = &step.op {
                 let vectors = x.expect("queries").rows * heads * partitions(context);
@@ -84,6 +99,7 @@ impl ScratchBytes {
         Self {
             fragments: self.fragments.max(other.fragments),
             parts: self.parts.max(other.parts),
+            pieces: self.pieces.max(other.pieces),
             logits: self.logits.max(other.logits),
             partial: std::array::from_fn(|i| self.partial[i].max(other.partial[i])),
             ranges: std::array::from_fn(|i| self.ranges[i].max(other.ranges[i])),
@@ -97,9 +113,9 @@ pub(super) fn row_tiles(rows: usize) -> usize {
 }
 
 /// Enough for every layout.
-fn fragment_bytes(x: &Region) -> usize {
-    let halves = x.columns.next_multiple_of(YGG_TILE_K as usize) * row_tiles(x.rows) * TILE_W * 2;
-    halves.max(x.rows * x.columns * size_of::<f32>())
+fn fragment_bytes(rows: usize, columns: usize) -> usize {
+    let halves = columns.next_multiple_of(YGG_TILE_K as usize) * row_tiles(rows) * TILE_W * 2;
+    halves.max(rows * columns * size_of::<f32>())
 }
 
 pub(super) fn partitions(context: usize) -> usize {

@@ -243,6 +243,20 @@ impl Weights {
         }
     }
 
+    /// The first matrix of experts, and bytes from one to the next.
+    ///
+    /// # Panics
+    /// If they do not lie one after the other, as the upload of an op's keys leaves them.
+    pub(super) fn experts(&self, experts: &[WeightId]) -> (Packed, usize) {
+        let place = |expert: &WeightId| self.stack(std::slice::from_ref(expert), None);
+        let first = place(&experts[0]);
+        let (codes, scales) = first.layout.stack_bytes(first.outputs, first.columns);
+        let bytes = codes + scales;
+        let is_next = |(number, expert)| place(expert).codes == first.codes + (number * bytes) as u64;
+        assert!(experts.iter().enumerate().all(is_next), "experts lie one after the other");
+        (first, bytes)
+    }
+
     pub(super) fn rows(&self, weight: WeightId) -> u64 {
         self.plain(&Key::Rows(weight))
     }
@@ -306,7 +320,7 @@ fn weight_keys(op: &Op, order: Option<HalvesTogether>) -> Vec<Key> {
         }
         OpWeights::Gated { gate, up, norm } => with_gain(norm, &[&[gate], &[up]]),
         OpWeights::Experts { experts, biases } => {
-            let biases = biases.iter().map(|bias| Key::Vector(*bias));
+            let biases = (!biases.is_empty()).then(|| Key::Biases(biases.to_vec(), order));
             experts.iter().map(|expert| Key::Stack(vec![*expert], order)).chain(biases).collect()
         }
     }
