@@ -55,6 +55,8 @@ YGG_DEVICE void nibble_fragment(u32 (&a)[4], u32 word) {
 YGG_DEVICE u32 spread_bytes(u32 word, u32 i) { return select_bytes(word, 0, 0x4040u + i + ((i + 1) << 8)); }
 // The sums of two words' bf16, which are exact here: by a product with 1, as compute capability 8.0 has no addition of bf16.
 YGG_DEVICE u32 exact_sum(u32 a, u32 b) { return fma_bf16(a, 0x3F803F80u, b); }
+// Signed bytes in the low bytes of two halves, as bf16: the low 7 bits in the mantissa of 128, less 128, or less 256 where the sign is set.
+YGG_DEVICE u32 signed_bytes(u32 bytes) { return exact_sum(masked_xor(bytes, 0x007F007Fu, 0x43004300u), masked_xor(bytes, 0x00800080u, 0xC300C300u)); }
 // value = code * d + m, where a fragment has 128 + code.
 YGG_DEVICE Scale nibble_scale(float d, float m) { return {d, fma_rn(-128.0f, d, m)}; }
 // The same of the lower or the upper half of 64 inputs, whose scales and minima are f32 in turn.
@@ -190,6 +192,61 @@ struct FivesWide {
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return wide_scale(from.scales[half], i); }
 };
 
+// Nibbles that choose among 16 numbers, with a scale per output and 32 inputs, as f32.
+struct Chosen {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
+    struct Loaded {
+        Words4 codes;
+        Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
+    };
+    struct Source {
+        const Words4 *codes, *scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes = load_streamed(from.codes + ahead * WARP);
+        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
+    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return {bits_to_float(word_of(from.scales, 2 * half + i)), 0.0f}; }
+};
+
+// Floats of 4 bits: a sign, two bits of exponent and one of mantissa, counted in halves.
+struct Floats : Chosen {
+    // The same bits in a bf16 are a number so many times less.
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        const u32 word = word_of(from.codes, k);
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) {
+            const u32 magnitude = masked_xor(r == 0 ? word << 6 : r == 1 ? word << 2 : word >> (4 * r - 6), 0x01C001C0u, 0);
+            const u32 small = masked_xor(word << (12 - 4 * r), 0x80008000u, magnitude);
+            a[r] = fma_bf16(small, 0x7F007F00u, 0x80008000u); // 2^127; and -0, which changes nothing
+        }
+    }
+};
+
+// The uneven steps of IQ4_NL and IQ4_XS, signed bytes.
+struct Steps : Chosen {
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        const u32 word = word_of(from.codes, k);
+        // Bytes r of the first and of the second: the steps of nibbles r and r + 4.
+        const u32 first = steps(word), second = steps(word >> 16);
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) a[r] = signed_bytes(select_bytes(first, second, 0x0400u + r * 0x0101u));
+    }
+    // Those of four nibbles: of either half of the table, by three bits, and then by the fourth.
+    YGG_DEVICE static u32 steps(u32 nibbles) {
+        const u32 by = nibbles & 0x7777u;
+        const u32 low = select_bytes(0xBFAD9881u, 0xF6EADDCFu, by), high = select_bytes(0x26190D01u, 0x71594535u, by);
+        return masked_xor(low ^ high, select_bytes(0, 0xFFFFFFFFu, nibbles >> 1 & 0x4444u), low);
+    }
+};
+
 // Signed bytes with a scale per output and 32 inputs, as halves. A lane's 32 bytes are 8 words, two for each 16 inputs: registers 0
 // and 1, then 2 and 3.
 struct Bytes {
@@ -216,13 +273,9 @@ struct Bytes {
         to.scales[0] = both.x;
         to.scales[1] = both.y;
     }
-    // The low 7 bits in the mantissa of a bf16 of 128, less 128, or less 256 where the sign is set.
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
 #pragma unroll
-        for (u32 r = 0; r < 4; ++r) {
-            const u32 bytes = spread_bytes(word_of(from.codes[k / 2], k % 2 * 2 + r / 2), r % 2 * 2);
-            a[r] = exact_sum(masked_xor(bytes, 0x007F007Fu, 0x43004300u), masked_xor(bytes, 0x00800080u, 0xC300C300u));
-        }
+        for (u32 r = 0; r < 4; ++r) a[r] = signed_bytes(spread_bytes(word_of(from.codes[k / 2], k % 2 * 2 + r / 2), r % 2 * 2));
     }
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
         return {half_to_float(static_cast<u16>(from.scales[half] >> (i * 16))), 0.0f};

@@ -207,7 +207,7 @@ YGG_KERNEL(ygg_routed_join, YggRoutedJoin, YGG_ROW_THREADS) {
     }
 }
 
-// grid: blocks that share the pieces. So many blocks of gated pairs are to fit a multiprocessor.
-#define YGG_ROUTED(name, Format, gated_blocks) \
-    YGG_KERNEL_OF_BLOCKS(ygg_routed_##name, YggRouted, YGG_LINEAR_THREADS, 2) { ygg::linear<Format, 1, false>(ygg::Routed{p, p.linear}); } \
+// grid: blocks that share the pieces. So many blocks, or of gated pairs, are to fit a multiprocessor.
+#define YGG_ROUTED(name, Format, blocks, gated_blocks) \
+    YGG_KERNEL_OF_BLOCKS(ygg_routed_##name, YggRouted, YGG_LINEAR_THREADS, blocks) { ygg::linear<Format, 1, false>(ygg::Routed{p, p.linear}); } \
     YGG_KERNEL_OF_BLOCKS(ygg_routed_gated_##name, YggRouted, YGG_LINEAR_THREADS, gated_blocks) { ygg::linear<Format, 1, true>(ygg::Routed{p, p.linear}); }

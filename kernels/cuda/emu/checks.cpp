@@ -508,6 +508,15 @@ static float of_fives_wide(const u8* codes, const u8* scales, u32 n, u32 k) {
     const std::size_t scale = n % 8 * 4 + n / 8 * 2 + k / 32;
     return (nibble_code(codes, n, k) + 16.0f * static_cast<float>(fifth)) * at<float>(scales, 2 * scale) + at<float>(scales, 2 * scale + 1);
 }
+static float of_floats(const u8* codes, const u8* scales, u32 n, u32 k) {
+    const u32 code = static_cast<u32>(nibble_code(codes, n, k));
+    const float magnitude = code % 8 < 2 ? static_cast<float>(code % 8) : std::ldexp(1.0f + static_cast<float>(code % 2) / 2, static_cast<int>(code % 8 / 2));
+    return (code < 8 ? magnitude : -magnitude) * at<float>(scales, n % 8 * 4 + n / 8 * 2 + k / 32);
+}
+static float of_steps(const u8* codes, const u8* scales, u32 n, u32 k) {
+    static const float steps[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    return steps[static_cast<u32>(nibble_code(codes, n, k))] * at<float>(scales, n % 8 * 4 + n / 8 * 2 + k / 32);
+}
 static float of_bytes(const u8* codes, const u8* scales, u32 n, u32 k) {
     return byte_code(codes, n, k) * half_value(at<u16>(scales, n % 8 * 4 + n / 8 * 2 + k / 32));
 }
@@ -518,12 +527,13 @@ static const Layout LAYOUTS[] = {
     {"bf16", 2048, 0, of_sixteen<false>},       {"f16", 2048, 0, of_sixteen<true>},       {"nibbles", 512, 128, of_nibbles},
     {"centred", 512, 64, of_centred},
     {"nibbles_wide", 512, 256, of_nibbles_wide}, {"fives_wide", 640, 256, of_fives_wide},
+    {"floats", 512, 128, of_floats}, {"steps", 512, 128, of_steps},
     {"bytes", 1024, 64, of_bytes}, {"bytes_wide", 1024, 256, of_bytes_wide},
 };
 
 // Random codes, and scales as small as what they multiply is large.
 static void fill(const Layout& layout, std::vector<u8>& codes, std::vector<u8>& scales) {
-    const bool is_sixteen = layout.scale_bytes == 0, is_half = std::strcmp(layout.name, "f16") == 0, is_wide = std::strstr(layout.name, "wide"), is_bytes_wide = std::strcmp(layout.name, "bytes_wide") == 0;
+    const bool is_sixteen = layout.scale_bytes == 0, is_half = std::strcmp(layout.name, "f16") == 0, is_wide = std::strstr(layout.name, "wide") || std::strcmp(layout.name, "floats") == 0 || std::strcmp(layout.name, "steps") == 0, is_bytes_wide = std::strcmp(layout.name, "bytes_wide") == 0;
     for (std::size_t i = 0; i + 1 < codes.size(); i += 2) {
         // Numbers between a half and 4, of either sign.
         const u16 bits = static_cast<u16>(is_half ? (dice() & 0x83ffu) | ((14 + dice() % 3) << 10) : (dice() & 0x807fu) | ((126 + dice() % 3) << 7));

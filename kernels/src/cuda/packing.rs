@@ -13,8 +13,10 @@
 //! | [`Nibbles`](Layout::Nibbles) | `q4_1` | the same, 0 is zero | f16 scale and minimum per output and 32 inputs |
 //! | [`NibblesWide`](Layout::NibblesWide) | `q4_k` | the same | f32 scale and minimum per output and 32 inputs |
 //! | [`FivesWide`](Layout::FivesWide) | `q5_k`, `q5_1` | the same, then a word of fifth bits, that of element `i` of register `r` in fragment `k` at `4 k + r + 16 i` | the same |
-//! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0`, `iq4_nl` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
-//! | [`BytesWide`](Layout::BytesWide) | `q6_k`, `q3_k`, `mxfp4`, `iq1`, `iq2`, `iq3` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
+//! | [`Floats`](Layout::Floats) | `mxfp4` | the same | f32 scale per output and 32 inputs |
+//! | [`Steps`](Layout::Steps) | `iq4_nl`, `iq4_xs` | the same | the same |
+//! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
+//! | [`BytesWide`](Layout::BytesWide) | `q6_k`, `q3_k`, `iq1`, `iq2`, `iq3` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
 //! | [`F32`](Layout::F32) | f32 | rows as they are | none |
 
 use half::f16;
@@ -56,6 +58,10 @@ pub enum Layout {
     NibblesWide,
     /// 5 bits, scale and minimum as f32.
     FivesWide,
+    /// 4 bits that are floats (E2M1), scales as f32.
+    Floats,
+    /// 4 bits that choose one of 16 uneven steps, scales as f32.
+    Steps,
     /// 8 bits, scales as halves.
     Bytes,
     /// 8 bits, scales as f32 of 16 inputs each.
@@ -64,7 +70,7 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::F32,
         Self::Bf16,
         Self::F16,
@@ -72,12 +78,14 @@ impl Layout {
         Self::Nibbles,
         Self::NibblesWide,
         Self::FivesWide,
+        Self::Floats,
+        Self::Steps,
         Self::Bytes,
         Self::BytesWide,
     ];
 
     /// Formats that have one.
-    pub const FORMATS: [WeightFormat; 21] = [
+    pub const FORMATS: [WeightFormat; 22] = [
         WeightFormat::F32,
         WeightFormat::F16,
         WeightFormat::BF16,
@@ -91,6 +99,7 @@ impl Layout {
         WeightFormat::Q5_1,
         WeightFormat::Q3_K,
         WeightFormat::IQ4_NL,
+        WeightFormat::IQ4_XS,
         WeightFormat::MXFP4,
         WeightFormat::IQ3_XXS,
         WeightFormat::IQ3_S,
@@ -114,10 +123,11 @@ impl Layout {
             WeightFormat::Q4_1 => Self::Nibbles,
             WeightFormat::Q4_K => Self::NibblesWide,
             WeightFormat::Q5_K | WeightFormat::Q5_1 => Self::FivesWide,
-            WeightFormat::Q8_0 | WeightFormat::Q5_0 | WeightFormat::IQ4_NL => Self::Bytes,
+            WeightFormat::MXFP4 => Self::Floats,
+            WeightFormat::IQ4_NL | WeightFormat::IQ4_XS => Self::Steps,
+            WeightFormat::Q8_0 | WeightFormat::Q5_0 => Self::Bytes,
             WeightFormat::Q6_K
             | WeightFormat::Q3_K
-            | WeightFormat::MXFP4
             | WeightFormat::IQ3_XXS
             | WeightFormat::IQ3_S
             | WeightFormat::IQ2_XXS
@@ -156,6 +166,8 @@ impl Layout {
             Self::Nibbles => "nibbles",
             Self::NibblesWide => "nibbles_wide",
             Self::FivesWide => "fives_wide",
+            Self::Floats => "floats",
+            Self::Steps => "steps",
             Self::Bytes => "bytes",
             Self::BytesWide => "bytes_wide",
         }
@@ -173,6 +185,8 @@ impl Layout {
             Self::BytesWide => 32,
             Self::Centred => 64,
             Self::FivesWide => 128,
+            Self::Floats => 256,
+            Self::Steps => 512,
         }
     }
 
@@ -208,7 +222,7 @@ impl Layout {
             Self::F32 => (4 * ELEMENTS, 0),
             Self::Bf16 | Self::F16 => (2 * ELEMENTS, 0),
             Self::Centred => (ELEMENTS / 2, ELEMENTS / SCALED * 2),
-            Self::Nibbles => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
+            Self::Nibbles | Self::Floats | Self::Steps => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
             Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
             Self::FivesWide => (NIBBLES + ELEMENTS / 8, ELEMENTS / SCALED * 8),
             Self::Bytes => (ELEMENTS, ELEMENTS / SCALED * 2),
@@ -320,7 +334,9 @@ impl<'a> Stack<'a> {
             match layout {
                 Layout::F32 => unreachable!("rows are copied"),
                 Layout::Bf16 | Layout::F16 => tile.pack_halves(codes),
-                Layout::Centred | Layout::Nibbles | Layout::NibblesWide => tile.pack_nibbles(codes),
+                Layout::Centred | Layout::Nibbles | Layout::NibblesWide | Layout::Floats | Layout::Steps => {
+                    tile.pack_nibbles(codes)
+                }
                 Layout::FivesWide => {
                     let (nibbles, fifths) = codes.split_at_mut(NIBBLES);
                     tile.pack_nibbles(nibbles);
@@ -487,6 +503,12 @@ impl Tile<'_> {
                 for (i, bytes) in scales.chunks_exact_mut(2).enumerate() {
                     let (d, _) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
                     bytes.copy_from_slice(&f16::from_f32(d).to_le_bytes());
+                }
+            }
+            Layout::Floats | Layout::Steps => {
+                for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
+                    let (d, _) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
+                    bytes.copy_from_slice(&d.to_le_bytes());
                 }
             }
             // [g][g or g + 8][16 inputs]

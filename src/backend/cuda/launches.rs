@@ -80,6 +80,8 @@ pub(super) fn fragment_format(layout: Layout) -> u32 {
         | Layout::Nibbles
         | Layout::NibblesWide
         | Layout::FivesWide
+        | Layout::Floats
+        | Layout::Steps
         | Layout::Bytes
         | Layout::BytesWide => YGG_FRAGMENT_BF16,
     }

@@ -43,6 +43,14 @@ fn value(layout: Layout, codes: &[u8], scales: &[u8], output: usize, input: usiz
                 code * float_in(&scales[at..]) + float_in(&scales[at + 4..])
             }
         }
+        Layout::Floats | Layout::Steps => {
+            let at = t * 512 + lane * 16 + k * 4;
+            let word = u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
+            let code = word >> (4 * (r + 4 * i)) & 15;
+            let format = if layout == Layout::Floats { WeightFormat::MXFP4 } else { WeightFormat::IQ4_NL };
+            let value = format.coding().unwrap().value(code as u8) as f32;
+            value * float_in(&scales[t * 128 + (output % 8 * 4 + output / 8 * 2 + in_32) * 4..])
+        }
         Layout::FivesWide => {
             let word = |at: usize| u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
             let low = word(t * 640 + lane * 16 + k * 4) >> (4 * (r + 4 * i)) & 15;
