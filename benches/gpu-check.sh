@@ -147,6 +147,9 @@ if is_wanted tests; then
         candidates::candidates_under_noise_are_those_of_noisy_logits \
         emulated_cuda::a_long_context_is_joined_from_partitions \
         inflate::every_format_answers_what_it_did \
+        families::every_family_is_what_transformers_computes \
+        experts::an_upcycled_model_is_the_dense_one \
+        states::a_text_that_is_cut_goes_on_to_the_bit \
         one_launch::the_device_grows_the_trees_that_the_host_grows \
         device_walk::the_device_accepts_and_moves_what_the_host_does \
         device_walk::steps_that_the_device_verifies_are_the_hosts \
@@ -157,6 +160,7 @@ if is_wanted tests; then
         row_invariance::rows_do_not_depend_on_company_width_slots_scratch_or_threads \
         row_invariance::every_width_and_every_number_of_used_rows_gives_the_same_bits \
         row_invariance::a_prompt_in_one_prefill_in_steps_or_scored_gives_the_same_bits \
+        families::rows_of_every_family_do_not_depend_on_each_other \
         kv_cache::any_history_of_a_session_leaves_the_committed_sequence_alone \
         eager::eager_answers_are_plain_ones_to_the_bit
 fi
