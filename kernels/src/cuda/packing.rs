@@ -135,7 +135,7 @@ impl Layout {
             | WeightFormat::IQ2_S
             | WeightFormat::IQ1_S
             | WeightFormat::IQ1_M => Self::BytesWide,
-            other => panic!("no layout for {other} weights"),
+            WeightFormat::Q2_K => panic!("no layout for {format} weights"),
         }
     }
 
