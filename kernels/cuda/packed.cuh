@@ -98,13 +98,8 @@ struct Centred {
     }
 };
 
-// The same with scale and minimum: value = code * scale + minimum.
-struct Nibbles {
-    static constexpr bool IS_HALF = false;
-    static constexpr u32 SCALED = 2;
-    static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 3;
-    static constexpr bool HAS_OFFSET = true;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return is_gated && rows <= 2 ? 1 : rows == 1 ? 4 : 2; }
+// Nibbles with four words of scales for two outputs.
+struct NibblesAndWords {
     struct Loaded {
         Words4 codes;
         Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
@@ -119,6 +114,15 @@ struct Nibbles {
         to.codes = load_streamed(from.codes + ahead * WARP);
         to.scales = load_streamed(from.scales + ahead * (WARP / 4));
     }
+};
+
+// The same with scale and minimum: value = code * scale + minimum.
+struct Nibbles : NibblesAndWords {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 3;
+    static constexpr bool HAS_OFFSET = true;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return is_gated && rows <= 2 ? 1 : rows == 1 ? 4 : 2; }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) { nibble_fragment(a, word_of(from.codes, k)); }
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
         const u32 scale = word_of(from.scales, 2 * half + i);
@@ -193,26 +197,12 @@ struct FivesWide {
 };
 
 // Nibbles that choose among 16 numbers, with a scale per output and 32 inputs, as f32.
-struct Chosen {
+struct Chosen : NibblesAndWords {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 2;
     static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = false;
     YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
-    struct Loaded {
-        Words4 codes;
-        Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
-    };
-    struct Source {
-        const Words4 *codes, *scales;
-    };
-    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
-        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4};
-    }
-    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
-        to.codes = load_streamed(from.codes + ahead * WARP);
-        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
-    }
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return {bits_to_float(word_of(from.scales, 2 * half + i)), 0.0f}; }
 };
 

@@ -10,7 +10,7 @@ use crate::ir::{Op, Program, Region, Step, WeightId};
 use super::{
     super::BackendError,
     device::Launch,
-    launches::{Launches, float, float_mut, fragment_format, function},
+    launches::{Launches, float, float_mut, function},
     layout::number,
     scratch::{TILE_W, row_tiles},
 };
@@ -130,23 +130,9 @@ impl Launches<'_> {
         let turn = if next.data.is_null() { self.turn } else { 1 - self.turn };
         let fragments = self.at.scratch.fragments[turn];
         if written != Some(x) {
-            let mut part = self.rows(&x);
-            part.columns = number(weights.columns);
-            let out = YggFragments {
-                data: fragments as *mut _,
-                format: fragment_format(weights.layout),
-                row_tiles: number(tiles),
-            };
-            let params = YggPrepare {
-                step: in_step,
-                x: part,
-                gain: std::ptr::null(),
-                eps: 0.0,
-                out,
-                parts: number(prepared / rows),
-            };
-            let blocks = if weights.layout == Layout::F32 { prepared } else { tiles * TILE_W };
-            launches.push(self.launch("ygg_prepare", [blocks, 1, 1], YGG_ROW_THREADS, 0, params)?);
+            let part = YggRows { columns: number(weights.columns), ..self.rows(&x) };
+            let to = (fragments, prepared / rows);
+            launches.push(self.prepare(in_step, part, None, weights.layout, to)?);
         }
 
         // Parts are summed by a kernel of its own, since any expert may be the last of a row to be multiplied.

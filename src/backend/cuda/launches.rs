@@ -71,7 +71,7 @@ impl Product {
 const NO_FRAGMENTS: YggFragments =
     YggFragments { data: std::ptr::null_mut(), format: YGG_FRAGMENT_BF16, row_tiles: 0 };
 
-pub(super) fn fragment_format(layout: Layout) -> u32 {
+fn fragment_format(layout: Layout) -> u32 {
     match layout {
         Layout::F32 => YGG_FRAGMENT_F32,
         Layout::F16 => YGG_FRAGMENT_F16,
@@ -432,18 +432,6 @@ impl<'a> Launches<'a> {
         // Where the next product's inputs are written, its own are in the other buffer.
         let turn = if next.data.is_null() { self.turn } else { 1 - self.turn };
         let fragments = self.at.scratch.fragments[turn];
-        let prepare = YggPrepare {
-            step: in_step,
-            x,
-            gain: norm.map_or(std::ptr::null(), |n| float(self.weights.vector(n.weight))),
-            eps: norm.map_or(0.0, |n| n.eps),
-            out: YggFragments {
-                data: fragments as *mut c_void,
-                format: fragment_format(weights.layout),
-                row_tiles: number(tiles),
-            },
-            parts: 1,
-        };
         let linear = YggLinear {
             step: in_step,
             fragments: fragments as *const c_void,
@@ -461,12 +449,38 @@ impl<'a> Launches<'a> {
             bias: float(*bias),
             parts: float_mut(self.at.scratch.parts),
         };
-        let rows = if weights.layout == Layout::F32 { region.rows } else { tiles * TILE_W };
         let mut launches = self.linear(weights, linear, tiles)?;
         if written != Some(region) {
-            launches.insert(0, self.launch("ygg_prepare", [rows, 1, 1], YGG_ROW_THREADS, 0, prepare)?);
+            launches.insert(0, self.prepare(in_step, x, *norm, weights.layout, (fragments, 1))?);
         }
         Ok(launches)
+    }
+
+    /// The rows of x, or the `parts` of each, as products by a layout read them, to an address.
+    pub(super) fn prepare(
+        &self,
+        step: YggStep,
+        x: YggRows,
+        norm: Option<ir::Norm>,
+        layout: Layout,
+        (to, parts): (u64, usize),
+    ) -> Result<Launch, BackendError> {
+        let rows = x.rows as usize * parts;
+        let tiles = row_tiles(rows);
+        let params = YggPrepare {
+            step,
+            x,
+            gain: norm.map_or(std::ptr::null(), |n| float(self.weights.vector(n.weight))),
+            eps: norm.map_or(0.0, |n| n.eps),
+            out: YggFragments {
+                data: to as *mut c_void,
+                format: fragment_format(layout),
+                row_tiles: number(tiles),
+            },
+            parts: number(parts),
+        };
+        let blocks = if layout == Layout::F32 { rows } else { tiles * TILE_W };
+        self.launch("ygg_prepare", [blocks, 1, 1], YGG_ROW_THREADS, 0, params)
     }
 
     /// A product of `row_tiles` tiles of prepared rows.
