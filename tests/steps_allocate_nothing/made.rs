@@ -148,6 +148,12 @@ pub(crate) fn session_options(threads: usize) -> SessionOptions {
     SessionOptions { context: CONTEXT, tree_nodes, threads, pinning: Pinning::Floating }
 }
 
+/// Groups that a drafter leaves out: three of the usual model, fewer where a family's has only four.
+fn skipped(groups: u32) -> SkipSet {
+    let left_out: Vec<u32> = [2, 5, 6].into_iter().filter(|&group| group < groups).collect();
+    SkipSet::new(groups, &left_out).expect("groups of the model")
+}
+
 pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>> {
     let groups = session.set().groups();
     match name {
@@ -170,17 +176,17 @@ pub(crate) fn drafter(name: &str, session: &Session) -> Option<Box<dyn Drafter>>
             Some(Box::new(Ngram::new(settings, &SHAPE).expect("a pool that fits")))
         }
         "layer_skip" => {
-            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let skip = skipped(groups);
             Some(Box::new(SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width")))
         }
         "template" => {
-            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let skip = skipped(groups);
             let equal = SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width");
             let template = Template::kary(2, 3, 8);
             Some(Box::new(equal.with_template(&template, &SHAPE).expect("it fits the shape")))
         }
         "trimmed_head" => {
-            let skip = SkipSet::new(groups, &[2, 5, 6]).expect("groups of the model");
+            let skip = skipped(groups);
             let head = session.set().head(&kept_tokens()).expect("it was made");
             Some(Box::new(
                 SelfDrafter::layer_skip(session, skip, &SHAPE).expect("a planned width").with_variant(head),
