@@ -54,6 +54,10 @@ enum {
     YGG_QUERY_TILE = 16,
     // Numbers of a query vector in a block that weighs several rows' own places at once: scores of its slots, and a byte for each ancestor of a row.
     YGG_SCORES_APART = 144,
+    // Bytes of a slot that attention to heads of more than 256 elements has in shared memory at once: with so many such sections of 64 slots held,
+    // the query vectors of heads of 512 leave room for a block on every multiprocessor (99 KB), and for two where there are 228.
+    YGG_SECTION_BYTES = 256,
+    YGG_SECTIONS_HELD = 3,
     // Threads of a block of attention: its four warps multiply 16 keys each.
     YGG_ATTENTION_THREADS = 128,
     // Logits that are summed together, as `ygg_kernels::candidates` says.
@@ -108,6 +112,7 @@ enum YggEmbedding {
     YGG_EMBEDDING_Q4_K,
     YGG_EMBEDDING_Q6_K,
     YGG_EMBEDDING_Q5_0,
+    YGG_EMBEDDING_Q5_K,
 };
 
 typedef struct YggEmbed {
@@ -197,6 +202,7 @@ typedef struct YggRoute {
     YggStep step;
     YggRows scores; // [W, E]
     const float* bias;    // [E], added where experts are chosen; or null
+    const float* factors; // [E], of weights; or null
     u32 used; // k
     u32 is_sigmoid;    // 1: weights are sigmoids, 0: a softmax
     u32 is_normalised; // 1: weights are divided by their sum and `least`

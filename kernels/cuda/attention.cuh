@@ -5,13 +5,37 @@
 // numbers are made in an order that does not know of widths or of other rows. A partition that lies in the prefix is fetched once for all
 // query vectors of a block, up to YGG_QUERY_TILE of one key/value head; blocks take such partitions in turn, so that their number follows
 // the context and not the longest one. Partitions in which a row's ancestors lie are the row's own, and other blocks take these, a few rows each
-// (attention_block.cuh, attention_rows.cuh). A partition leaves its largest score, its sum of weights and its weighted values; a last kernel joins
+// (attention_block.cuh, attention_rows.cuh; of wide heads attention_sections.cuh). A partition leaves its largest score, its sum of weights and its weighted values; a last kernel joins
 // them in order. Lengths are read from device memory: the launch is the same for every length.
 #pragma once
 
 #include "attention_rows.cuh"
+#include "attention_sections.cuh"
 
 namespace ygg {
+
+// What a block does: its part of the partitions of prefixes, or of the rows.
+template <class Block> YGG_DEVICE void share(const YggAttention& p, const Block& block) {
+    const u32 here = block.here, group = block.group, first_vector = block.first_vector;
+    if (blockIdx.x < p.spread) {
+        block.ask(0, here);
+        u32 longest = 0;
+        for (u32 q = 0; q < here; ++q) longest = block.prefixes[q] > longest ? block.prefixes[q] : longest;
+        block.template run<false>(block.in_prefix(blockIdx.x, p.spread, longest),
+                                  [&](const typename Block::Work& work) { return block.in_prefix(work.partition + p.spread, p.spread, longest); });
+        return;
+    }
+    // Rows of the block, of which it needs no other's vectors.
+    const u32 first_row = first_vector / group, of_tile = ceil_div(first_vector + here, group) - first_row;
+    const u32 each = ceil_div(of_tile, gridDim.x - p.spread), row = first_row + (blockIdx.x - p.spread) * each;
+    const u32 rows = smaller(row + each, first_row + of_tile);
+    if (row >= rows) return;
+    block.ask(row * group > first_vector ? row * group - first_vector : 0, smaller(here, rows * group - first_vector));
+    // One row alone has no more places than it would gather.
+    if constexpr (Block::TAKES_ROWS_AT_ONCE)
+        if (rows - row > 1 && RowsAtOnce<Block>{block, row, rows}.run()) return;
+    block.template run<true>(block.of_rows(row, 0, rows), [&](const typename Block::Work& work) { return block.of_rows(work.row, work.partition + 1, rows); });
+}
 
 // Places of a block's shared memory, as the launch counts them.
 template <class Element, u32 WIDEST> YGG_DEVICE void attention(const YggAttention& p) {
@@ -33,26 +57,22 @@ template <class Element, u32 WIDEST> YGG_DEVICE void attention(const YggAttentio
     const u32 of_halves = stride + Block::DOTS > SCORES_APART ? stride + Block::DOTS : SCORES_APART;
     Bits* keys = IS_HALF ? reinterpret_cast<Bits*>(shared + QUERIES * of_halves) : reinterpret_cast<Bits*>(dots + QUERIES * PARTS * PARTITION);
     Bits* values = Block::IS_TOGETHER ? keys + PARTITION * stride : keys;
-    const Block block{p, kv_head, head_dim, group, first_vector, here, chunks, wide, stride, queries, dots, keys, values, prefixes, lengths};
+    const Block block{{}, p, kv_head, head_dim, group, first_vector, here, chunks, wide, stride, queries, dots, keys, values, prefixes, lengths};
+    share(p, block);
+}
 
-    if (blockIdx.x < p.spread) {
-        block.ask(0, here);
-        u32 longest = 0;
-        for (u32 q = 0; q < here; ++q) longest = prefixes[q] > longest ? prefixes[q] : longest;
-        block.template run<false>(block.in_prefix(blockIdx.x, p.spread, longest),
-                                  [&](const typename Block::Work& work) { return block.in_prefix(work.partition + p.spread, p.spread, longest); });
-        return;
-    }
-    // Rows of the block, of which it needs no other's vectors.
-    const u32 first_row = first_vector / group, of_tile = ceil_div(first_vector + here, group) - first_row;
-    const u32 each = ceil_div(of_tile, gridDim.x - p.spread), row = first_row + (blockIdx.x - p.spread) * each;
-    const u32 rows = smaller(row + each, first_row + of_tile);
-    if (row >= rows) return;
-    block.ask(row * group > first_vector ? row * group - first_vector : 0, smaller(here, rows * group - first_vector));
-    // One row alone has no more places than it would gather.
-    if constexpr (IS_HALF)
-        if (rows - row > 1 && RowsAtOnce<Block>{block, row, rows}.run()) return;
-    block.template run<true>(block.of_rows(row, 0, rows), [&](const typename Block::Work& work) { return block.of_rows(work.row, work.partition + 1, rows); });
+// The same for heads of more than 256 elements.
+template <class Element> YGG_DEVICE void attention_in_sections(const YggAttention& p) {
+    wait_for_kernels_before();
+    let_next_kernel_begin();
+    if (is_skipped(p.step)) return;
+    using Sections = AttentionInSections<Element>;
+    const u32 group = p.heads / p.kv.heads, first_vector = blockIdx.z * QUERIES;
+    YGG_SHARED(u32[QUERIES], prefixes);
+    YGG_SHARED(u32[QUERIES], lengths);
+    YGG_DYNAMIC_SHARED(float, shared);
+    const Sections block{p, blockIdx.y, p.kv.head_dim, group, first_vector, smaller(QUERIES, p.queries.rows * group - first_vector), shared, prefixes, lengths};
+    share(p, block);
 }
 
 // grid: key/value heads, rows
@@ -82,7 +102,8 @@ YGG_KERNEL(ygg_append_f32, YggAppend, YGG_ROW_THREADS) { ygg::append<ygg::F32>(p
 #define YGG_ATTENTIONS(name, Element, blocks_of_64, blocks) \
     YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d64, YggAttention, YGG_ATTENTION_THREADS, blocks_of_64) { ygg::attention<Element, 64>(p); } \
     YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d128, YggAttention, YGG_ATTENTION_THREADS, blocks) { ygg::attention<Element, 128>(p); } \
-    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, 2) { ygg::attention<Element, 256>(p); }
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d256, YggAttention, YGG_ATTENTION_THREADS, 2) { ygg::attention<Element, 256>(p); } \
+    YGG_KERNEL_OF_BLOCKS(ygg_attention_##name##_d512, YggAttention, YGG_ATTENTION_THREADS, 2) { ygg::attention_in_sections<Element>(p); }
 
 YGG_ATTENTIONS(f16, ygg::F16, 5, 4)
 YGG_ATTENTIONS(f32, ygg::F32, 2, 2)
@@ -100,7 +121,7 @@ YGG_KERNEL(ygg_attention_join, YggAttention, YGG_ATTENTION_THREADS) {
     const u32 count = ceil_div(length, PARTITION) - unseen;
     const float* maxima = p.partial_max + first;
     const float* sums = p.partial_sum + first;
-    const u32 threads = head_dim <= 64 ? 16 : head_dim <= 128 ? 32 : 64, groups = YGG_ATTENTION_THREADS / threads;
+    const u32 threads = head_dim <= 64 ? 16 : head_dim <= 128 ? 32 : head_dim <= 256 ? 64 : 128, groups = YGG_ATTENTION_THREADS / threads;
     const u32 group = threadIdx.x / threads, d = threadIdx.x % threads * 4;
     const float* values = p.partial + first * stride + d;
     // Loads that need none of the weights are begun before these are made.

@@ -36,8 +36,18 @@ YGG_DEVICE u32 two_halves(float x) {
     return near | static_cast<u32>(float_to_half(add_rn(x, -half_to_float(near)))) << 16;
 }
 
-// A block of attention over heads of at most WIDEST elements.
-template <class Element, u32 WIDEST> struct AttentionBlock {
+// The first of a head's elements that a block has: it has all, or some of a wider head.
+struct WholeHead {
+    // No member, since one that is always 0 costs a tenth of the instructions.
+    static constexpr u32 from_element = 0;
+};
+struct PartOfHead {
+    u32 from_element;
+};
+
+// A block of attention over heads of at most WIDEST elements, or over so many of a wider head's.
+template <class Element, u32 WIDEST, class Part = WholeHead> struct AttentionBlock : Part {
+    using Part::from_element;
     using Bits = typename Element::Bits;
     // Elements of a copy, and copies of the longest slot.
     static constexpr u32 CHUNK = 16 / sizeof(Bits);
@@ -50,6 +60,7 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
     static constexpr u32 SPAN = PARTITION / SPANS;
 
     static constexpr bool IS_HALF = sizeof(Bits) == 2;
+    static constexpr bool TAKES_ROWS_AT_ONCE = IS_HALF;
     // Vectors of products and weights lie so far apart that those of tensor cores' lanes are in other banks.
     static constexpr u32 DOTS = IS_HALF ? PARTITION + 8 : PARTITION;
     // 16 elements of every row of results; a warp has every so manieth.
@@ -94,7 +105,7 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
 #pragma unroll
         for (u32 i = 0; i < EACH; ++i) {
             const u32 q = from + threadIdx.x / FOURS + i * (YGG_ATTENTION_THREADS / FOURS);
-            if (q < end) fours[i] = quad_of(query_of(q), index(d), head_dim);
+            if (q < end) fours[i] = quad_of(query_of(q), index(from_element + d), head_dim);
         }
         if (threadIdx.x >= from && threadIdx.x < end) {
             const u32 w = (first_vector + threadIdx.x) / group, prefix = p.prefix[w], tail = p.tail_len[index(w)];
@@ -110,8 +121,8 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
             for (u32 e = 0; e < 4; ++e) {
                 if (d + e >= wide) continue;
                 // Elements that turn have partners elsewhere.
-                const bool is_turned = p.rope.cosines != nullptr && d + e < head_dim;
-                keep_query(q, d + e, is_turned ? turned(query_of(q), d + e, position, p.rope) : fours[i].of[e]);
+                const bool is_turned = p.rope.cosines != nullptr && from_element + d + e < head_dim;
+                keep_query(q, d + e, is_turned ? turned(query_of(q), from_element + d + e, position, p.rope) : fours[i].of[e]);
             }
         }
         barrier();
@@ -132,17 +143,17 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
             // Slots are no whole chunks: an odd head of a small model.
             for (u32 i = threadIdx.x; i < PARTITION * wide; i += blockDim.x) {
                 const u32 place = i / wide, d = i % wide;
-                const bool is_there = place < count && d < head_dim;
-                to[place * stride + d] = is_there ? plane[static_cast<u64>(slot_of(place)) * head_dim + index(d)] : Element::write(0.0f);
+                const bool is_there = place < count && from_element + d < head_dim;
+                to[place * stride + d] = is_there ? plane[static_cast<u64>(slot_of(place)) * head_dim + from_element + index(d)] : Element::write(0.0f);
             }
             return;
         }
         const u32 chunk = threadIdx.x % MOST_CHUNKS;
         if (chunk >= chunks) return;
-        const bool is_of_head = chunk * CHUNK < head_dim;
+        const bool is_of_head = from_element + chunk * CHUNK < head_dim;
 #pragma unroll
         for (u32 i = 0; i < PLACES; ++i)
-            copy_async(to + place_of(i) * stride + chunk * CHUNK, plane + static_cast<u64>(slots[i]) * head_dim + (is_of_head ? chunk * CHUNK : 0), is_of_head && place_of(i) < count);
+            copy_async(to + place_of(i) * stride + chunk * CHUNK, plane + static_cast<u64>(slots[i]) * head_dim + (is_of_head ? from_element + chunk * CHUNK : 0), is_of_head && place_of(i) < count);
     }
 
     // Two neighbours in shared memory.
@@ -222,19 +233,19 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
             float* to = p.partial + at(q) * partial_stride(head_dim);
 #pragma unroll
             for (u32 i = 0; i < SIXTEENS; ++i) {
-                const u32 d = (i * WARPS + warp()) * 16 + 2 * column;
+                const u32 d = from_element + (i * WARPS + warp()) * 16 + 2 * column;
                 auto bits = [&](u32 e) { return float_to_bits(sums[i][e % 2][half * 2 + e / 2]); };
                 if (d < head_dim) *reinterpret_cast<Words4*>(to + index(d)) = {bits(0), bits(1), bits(2), bits(3)};
             }
         }
     }
 
-    // Products of the vectors from `from` on with the key of the thread's place.
+    // Products of the vectors from `from` on with the key of the thread's place, added to those with the elements of a head before these.
     template <u32 TOGETHER> YGG_DEVICE void multiply(u32 from, u32 end) const {
         const u32 place = threadIdx.x % PARTITION, part = threadIdx.x / PARTITION, each = ceil_div(chunks, PARTS);
         float sums[TOGETHER];
 #pragma unroll
-        for (u32 n = 0; n < TOGETHER; ++n) sums[n] = 0.0f;
+        for (u32 n = 0; n < TOGETHER; ++n) sums[n] = from_element > 0 && from + n < end ? dots[(part * QUERIES + index(from + n)) * PARTITION + place] : 0.0f;
         for (u32 c = part * each; c < smaller(chunks, (part + 1) * each); ++c) {
             float key[CHUNK];
             Element::unpack(key, *reinterpret_cast<const Words4*>(keys + place * stride + index(c) * CHUNK));
@@ -324,9 +335,9 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
                 low[n] = add_rn(low[n], joined[(index(other) * TOGETHER + n) * wide + d]);
                 high[n] = add_rn(high[n], joined[(other * TOGETHER + n) * wide + d + 1]);
             }
-            float* to = p.partial + at(n) * partial_stride(head_dim);
-            if (d < head_dim) to[index(d)] = low[n];
-            if (d + 1 < head_dim) to[d + 1] = high[n];
+            float* to = p.partial + at(n) * partial_stride(head_dim) + from_element;
+            if (from_element + d < head_dim) to[index(d)] = low[n];
+            if (from_element + d + 1 < head_dim) to[d + 1] = high[n];
         }
     }
 
@@ -368,19 +379,21 @@ template <class Element, u32 WIDEST> struct AttentionBlock {
         return {};
     }
 
+    // The slot of a place of what is done at once.
+    template <bool IS_OWN> YGG_DEVICE u32 slot_of(const Work& of, u32 place) const {
+        const u32 position = of.partition * PARTITION + place, prefix = IS_OWN ? prefixes[of.from] : 0;
+        return !IS_OWN || position < prefix ? position : p.tails[static_cast<u64>(of.row) * p.tail_capacity + index(position) - prefix];
+    }
+
     // Does all work from `work` on: its part of the results. What is to be copied for the next is begun as soon as there is room for it.
     template <bool IS_OWN, class Following> YGG_DEVICE void run(Work work, Following following) const {
         constexpr bool IS_EARLY = IS_HALF && IS_TOGETHER;
-        auto slot_of = [&](const Work& of, u32 place) {
-            const u32 position = of.partition * PARTITION + place, prefix = IS_OWN ? prefixes[of.from] : 0;
-            return !IS_OWN || position < prefix ? position : p.tails[static_cast<u64>(of.row) * p.tail_capacity + index(position) - prefix];
-        };
         auto is_left = [&](u32 q) { return IS_OWN || takes(q, work.partition * PARTITION); };
         auto at = [&](u32 q) { return place_of_partial(q, work.partition); };
         u32 slots[PLACES];
-        auto find = [&](const Work& of) { find_slots(slots, of.count, [&](u32 place) { return slot_of(of, place); }); };
+        auto find = [&](const Work& of) { find_slots(slots, of.count, [&](u32 place) { return slot_of<IS_OWN>(of, place); }); };
         auto copy = [&](Bits* to, const void* cache, const Work& of) {
-            if (of.end > 0) fetch(to, cache, of.count, slots, [&](u32 place) { return slot_of(of, place); });
+            if (of.end > 0) fetch(to, cache, of.count, slots, [&](u32 place) { return slot_of<IS_OWN>(of, place); });
             commit_copies();
         };
         find(work);

@@ -163,6 +163,11 @@ def told_shared(kernel, numbers):
         return 0
     element, wide = (2 if found[1] == "f16" else 4), int(found[2])
     queries, places, slot = numbers["YGG_QUERY_TILE"], numbers["YGG_PARTITION"], wide * element + 16
+    if wide > 256:
+        section = numbers["YGG_SECTION_BYTES"]
+        of_sections = wide * element // section * (2 * (section + 16) if element == 2 else section)
+        dots = places + 8 if element == 2 else numbers["YGG_ATTENTION_THREADS"]
+        return queries * (of_sections + 4 * dots) + numbers["YGG_SECTIONS_HELD"] * places * (section + 16)
     of_query = 2 * slot + (places + 8) * 4 if element == 2 else (wide + numbers["YGG_ATTENTION_THREADS"]) * 4
     return queries * of_query + (2 if wide * element <= 512 else 1) * places * slot
 

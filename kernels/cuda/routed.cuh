@@ -111,7 +111,8 @@ YGG_KERNEL(ygg_route, YggRoute, YGG_WARP) {
         u32 place = 0;
         for (u32 other = 0; other < p.used; ++other) place += chosen[index(other)] < expert;
         out[place] = static_cast<float>(expert);
-        out[p.used + place] = mul_rn(divide(weighed(p, scores[expert], largest), divisor), p.scale);
+        const float weight = mul_rn(divide(weighed(p, scores[expert], largest), divisor), p.scale);
+        out[p.used + place] = p.factors == nullptr ? weight : mul_rn(weight, p.factors[index(expert)]);
     }
 }
 

@@ -38,8 +38,11 @@ YGG_DEVICE float embedding_element(u32 format, const u8* row, u32 i) {
         const float d = half_to_float(half_at(block)), m = half_to_float(half_at(block + 2));
         return add_rn(mul_rn(nibble(block + 4, i % 32), d), m);
     }
-    case YGG_EMBEDDING_Q4_K: {
-        const u8* block = row + static_cast<u64>(i / 256) * 144;
+    case YGG_EMBEDDING_Q4_K:
+    case YGG_EMBEDDING_Q5_K: {
+        // A fifth bit of every code lies before the nibbles.
+        const u32 fifths = format == YGG_EMBEDDING_Q5_K ? 32 : 0;
+        const u8* block = row + static_cast<u64>(i / 256) * (144 + fifths);
         const u8* packed = block + 4;
         const u32 at = i % 256, s = at / 32;
         u32 scale, min;
@@ -50,7 +53,8 @@ YGG_DEVICE float embedding_element(u32 format, const u8* row, u32 i) {
             scale = (packed[s + 4] & 15) | (packed[s - 4] >> 6 << 4);
             min = (packed[s + 4] >> 4) | (packed[s] >> 6 << 4);
         }
-        const u32 code = block[16 + at / 64 * 32 + at % 32] >> (at / 32 % 2 * 4) & 15;
+        const u32 fifth = fifths == 0 ? 0 : block[16 + at % 32] >> s & 1;
+        const u32 code = fifth << 4 | (block[16 + fifths + at / 64 * 32 + at % 32] >> (at / 32 % 2 * 4) & 15);
         const float d = mul_rn(half_to_float(half_at(block)), static_cast<float>(scale));
         const float m = mul_rn(half_to_float(half_at(block + 2)), static_cast<float>(min));
         return add_rn(mul_rn(static_cast<float>(code), d), -m);
@@ -154,6 +158,8 @@ struct BlockRow {
 
 // grid: rows. The first of a forward, begun when all before it has ended: there is nothing to wait for.
 YGG_KERNEL(ygg_embed, YggEmbed, YGG_ROW_THREADS) {
+    // A second matrix is embedded after other kernels.
+    wait_for_kernels_before();
     let_next_kernel_begin();
     const u32 w = blockIdx.x;
     const u8* row = p.matrix + p.tokens[index(w)] * p.row_bytes;

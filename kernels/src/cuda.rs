@@ -13,7 +13,7 @@ pub type SourceFile = (&'static str, &'static str);
 pub const SOURCE: SourceFile = ("kernels.cu", include_str!("../cuda/kernels.cu"));
 
 /// Everything that [`SOURCE`] includes, directly or not. No header of CUDA is needed.
-pub const HEADERS: [SourceFile; 20] = [
+pub const HEADERS: [SourceFile; 21] = [
     ("abi.h", include_str!("../cuda/abi.h")),
     ("ops.cuh", include_str!("../cuda/ops.cuh")),
     ("common.cuh", include_str!("../cuda/common.cuh")),
@@ -25,6 +25,7 @@ pub const HEADERS: [SourceFile; 20] = [
     ("products.cuh", include_str!("../cuda/products.cuh")),
     ("attention_block.cuh", include_str!("../cuda/attention_block.cuh")),
     ("attention_rows.cuh", include_str!("../cuda/attention_rows.cuh")),
+    ("attention_sections.cuh", include_str!("../cuda/attention_sections.cuh")),
     ("attention.cuh", include_str!("../cuda/attention.cuh")),
     ("short_conv.cuh", include_str!("../cuda/short_conv.cuh")),
     ("states.cuh", include_str!("../cuda/states.cuh")),

@@ -21,7 +21,6 @@ use yggc::{
 use self::refused::{Edit, set};
 use crate::{
     row_invariance::any_rows,
-    shared_keys,
     tiny_model::{Class, TinyModel, best_tier, bits, cases, everything, is_cuda, session},
 };
 
@@ -58,10 +57,10 @@ const EXPERTS_AND_STATES: [&str; 15] = [
     "granitehybrid",
     "granitehybrid_moe",
 ];
-/// Those with heads of two sizes, which a GPU refuses.
-const OF_PROCESSORS: [&str; 3] = ["gemma4", "gemma4_one_matrix", "gemma4_moe"];
-/// What a device says of those that it refuses.
-pub(crate) const REFUSED: [&str; 2] = [shared_keys::OF_GPUS, "experts::a_gpu_says_how_many_experts_it_takes"];
+/// Those with heads of two sizes.
+const TWO_SIZES: [&str; 3] = ["gemma4", "gemma4_one_matrix", "gemma4_moe"];
+/// What a device says of more experts than it takes.
+pub(crate) const REFUSED: &str = "experts::a_gpu_says_how_many_experts_it_takes";
 /// Those whose experts are in MXFP4, and in which container.
 const IN_MXFP4: [(&str, Container); 2] =
     [("gpt_oss", Container::Folder), ("gpt_oss_numbers", Container::Gguf)];
@@ -126,11 +125,10 @@ pub(crate) fn models() -> &'static [TinyModel] {
     static MODELS: OnceLock<Vec<TinyModel>> = OnceLock::new();
     MODELS.get_or_init(|| {
         let containers = [(Container::Gguf, WeightFormat::F16), (Container::Folder, WeightFormat::BF16)];
-        let of_processors = OF_PROCESSORS.iter().filter(|_| !is_cuda());
         let named = DENSE
             .iter()
             .chain(&EXPERTS_AND_STATES)
-            .chain(of_processors)
+            .chain(&TWO_SIZES)
             .flat_map(|family| containers.map(|container| (family, container)));
         named
             .map(|(family, (container, format))| {
@@ -216,7 +214,7 @@ fn every_family_is_what_transformers_computes() {
 #[test]
 fn every_family_keeps_its_likelihood_in_eight_bits() {
     let mut wrong = Vec::new();
-    for family in DENSE.into_iter().chain(EXPERTS_AND_STATES).chain(OF_PROCESSORS) {
+    for family in DENSE.into_iter().chain(EXPERTS_AND_STATES).chain(TWO_SIZES) {
         let mut model = open(family, Container::Folder);
         (model.graph, model.weights) =
             in_fewer_bits(&model.graph, Arc::clone(&model.weights), 0, LowBit::Model, 1);

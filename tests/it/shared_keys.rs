@@ -17,11 +17,8 @@ use yggc::{
 
 use crate::{
     families, lossless,
-    tiny_model::{Dice, MODEL_CONTEXT, TinyModel, assert_for_processors, best_tier, bits, is_cuda, session},
+    tiny_model::{Dice, MODEL_CONTEXT, TinyModel, best_tier, bits, is_cuda, session},
 };
-
-/// What a device says of them.
-pub(crate) const OF_GPUS: &str = "shared_keys::a_gpu_refuses_heads_of_two_sizes_by_name";
 
 /// A model with shared keys and such embeddings, for texts as long as those of other tests.
 pub(crate) fn sharing() -> &'static TinyModel {
@@ -54,9 +51,6 @@ fn last_rows(set: &Arc<ExecutableSet>, text: &[u32], skipped: &[u32]) -> Vec<Vec
 
 #[test]
 fn layers_whose_keys_others_read_are_never_left_out() {
-    if is_cuda() {
-        return;
-    }
     let model = sharing();
     let lending: Vec<u32> = lending(&model.model.graph).into_iter().map(|GroupId(group)| group).collect();
     // Layers 1 and 3 of 7 are the last ones of their kinds that have keys of their own.
@@ -107,9 +101,4 @@ fn embeddings_of_layers_are_not_in_memory() {
         };
         assert!(std::ptr::eq(lent, shared.as_ref()));
     }
-}
-
-#[test]
-fn a_gpu_refuses_heads_of_two_sizes_by_name() {
-    assert_for_processors(sharing(), "sizes of heads");
 }

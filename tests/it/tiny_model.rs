@@ -250,27 +250,6 @@ pub(crate) fn some_models() -> impl Iterator<Item = &'static TinyModel> {
     models().iter().filter(is_chosen)
 }
 
-/// Loads a model, which a processor runs, and a GPU refuses with `why` and what to do.
-pub(crate) fn assert_for_processors(model: &TinyModel, why: &str) {
-    let Class { tier, activations } = Class::native(best_tier());
-    let options = SetOptions {
-        tier,
-        kv_format: KvFormat::F16,
-        activations,
-        widths: vec![1],
-        model_context: MODEL_CONTEXT,
-        threads: 1,
-        resident: None,
-    };
-    let loaded = ExecutableSet::load(&model.model.graph, &loading(&model.model), &options);
-    if !is_cuda() {
-        loaded.expect("a processor runs it");
-        return;
-    }
-    let said = loaded.expect_err("refused").to_string();
-    assert!(said.contains(why) && said.contains("use the processor"), "{said}");
-}
-
 /// A session for trees of at most `tree_nodes` nodes.
 pub(crate) fn session(
     set: &Arc<ExecutableSet>,

@@ -215,8 +215,8 @@ fn parts_of_cuda() -> Vec<Part> {
             let sampled = Sampling { top_p: 1.0, min_p: 0.0, ..SAMPLED };
             check_steps(&set, ("layer_skip", Schedule::TwoLaunches), 1, sampled);
         }),
-        Part::new("experts and states", || {
-            for family in ["gpt_oss", "qwen35", "granitehybrid"] {
+        Part::new("experts, states and shared keys", || {
+            for family in ["gpt_oss", "qwen35", "granitehybrid", "gemma4"] {
                 let set = set(&of_family(family), Tier::Cuda, Activations::Native);
                 for drafter in [("none", Schedule::Plain), ("layer_skip", Schedule::DeviceWalk)] {
                     check_steps(&set, drafter, 1, Sampling::GREEDY);

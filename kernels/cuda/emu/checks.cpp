@@ -266,16 +266,19 @@ struct Cache {
         p.partial_max = largest.get();
         p.partial_sum = sums.get();
         p.out = {out.get(), W, heads * D, heads * D};
-        const u32 vectors = W * of.group, element = of.is_half ? 2 : 4, widest = D <= 64 ? 64 : D <= 128 ? 128 : 256, wide = (D + 15) / 16 * 16, slot = wide * element + 16;
+        const u32 vectors = W * of.group, element = of.is_half ? 2 : 4, widest = D <= 64 ? 64 : D <= 128 ? 128 : D <= 256 ? 256 : 512, wide = (D + 15) / 16 * 16, slot = wide * element + 16;
         const std::string name = std::string("ygg_attention_") + (of.is_half ? "f16_d" : "f32_d") + std::to_string(widest);
         const unsigned of_query = of.is_half ? std::max(2 * slot + (YGG_PARTITION + 8) * 4, YGG_SCORES_APART * 4u) : (wide + YGG_ATTENTION_THREADS) * 4;
-        const unsigned shared = YGG_QUERY_TILE * of_query + (widest * element <= 512 ? 2 : 1) * YGG_PARTITION * slot;
+        const unsigned whole = YGG_QUERY_TILE * of_query + (widest * element <= 512 ? 2 : 1) * YGG_PARTITION * slot;
+        const u32 section = YGG_SECTION_BYTES + 16, sections = (D * element + YGG_SECTION_BYTES - 1) / YGG_SECTION_BYTES;
+        const unsigned of_sections = of.is_half ? sections * 2 * section + (YGG_PARTITION + 8) * 4 : sections * YGG_SECTION_BYTES + YGG_ATTENTION_THREADS * 4;
+        const unsigned shared = D <= 256 ? whole : YGG_QUERY_TILE * of_sections + YGG_SECTIONS_HELD * YGG_PARTITION * section;
         const u32 own = std::min(W, blocks);
         p.spread = std::min(partitions, blocks);
         need(cuFuncSetAttribute(function(name.c_str()), MAX_DYNAMIC_SHARED, static_cast<int>(std::max(shared, 48u << 10))), "ask for shared memory");
         run(name.c_str(), {p.spread + own, 2, (vectors + YGG_QUERY_TILE - 1) / YGG_QUERY_TILE}, YGG_ATTENTION_THREADS, shared, p);
         // Keys and values of every place, once: also of trees, of which one block has all rows.
-        const bool is_tree = of.is_half && W > 1 && blocks == 1 && vectors <= YGG_QUERY_TILE && longest(rows) < slots && slots == prefix[0] + W;
+        const bool is_tree = of.is_half && D <= 256 && W > 1 && blocks == 1 && vectors <= YGG_QUERY_TILE && longest(rows) < slots && slots == prefix[0] + W;
         if ((W == 1 || is_tree) && D % 8 == 0 && of.window > longest(rows)) asks_for_no_more(name, 4.0 * (is_tree ? slots : longest(rows)) * D * element);
         run("ygg_attention_join", {heads, W, 1}, YGG_ATTENTION_THREADS, 0, p);
         // Every warp reads the largest scores, twice, and the sums.
@@ -338,12 +341,13 @@ static void attention_is_that_of_loops(const Heads& of, u32 W, u32 prefix, u32 t
 static void attention() {
     // Around the ends of partitions, with heads that are no multiple of a load, in both formats.
     for (const bool is_half : {true, false})
-        for (const u32 head_dim : {8u, 20u, 24u, 64u, 80u, 128u, 256u})
+        for (const u32 head_dim : {8u, 20u, 24u, 64u, 80u, 128u, 256u, 276u, 512u})
             for (const u32 prefix : {0u, 31u, 63u, 64u, 65u, 130u})
                 attention_is_that_of_loops({head_dim, 1 + head_dim % 3, is_half}, prefix % 2 ? 1 : 5, prefix, prefix == 64 ? 70 : 3);
     attention_is_that_of_loops({128, 4, true}, 9, 700, 12);
     attention_is_that_of_loops({64, 8, true, 100, 20.0f}, 3, 400, 9);
     attention_is_that_of_loops({64, 1, false, 33}, 2, 400, 0);
+    attention_is_that_of_loops({512, 8, true, 100, 20.0f}, 3, 400, 9);
 }
 
 // Positions beyond 16 bits in every product of sizes; and one place far in that outweighs all others by more than an exponent holds.
@@ -362,7 +366,7 @@ static void attention_of_a_long_context() {
 
 // A row gets the same bits alone and among others, in any number of blocks, and whether what it sees is committed already.
 static void attention_of_rows() {
-    for (const Heads& of : {Heads{128, 1, true}, Heads{64, 3, true, 150}, Heads{24, 4, false}}) {
+    for (const Heads& of : {Heads{128, 1, true}, Heads{64, 3, true, 150}, Heads{24, 4, false}, Heads{512, 4, true}, Heads{320, 3, false, 150}}) {
         const Cache cache(of, 400);
         std::vector<Row> rows = scattered(11, 200, 7, 300);
         // The same sequence: its last places in the prefix, and as ancestors.
@@ -401,7 +405,8 @@ static void attention_of_trees() {
     };
     for (const auto& [of, W, prefix, children] : {
              Case{{128, 1, true}, 16, 200, 3}, Case{{128, 1, true}, 40, 190, 1}, Case{{64, 3, true, 150, 20.0f}, 13, 250, 2}, Case{{64, 4, true}, 64, 127, 2},
-             Case{{20, 1, true}, 9, 0, 2}, Case{{24, 2, true, 9}, 24, 66, 1}, Case{{80, 1, true}, 5, 128, 1}, Case{{256, 1, true}, 20, 120, 1}}) {
+             Case{{20, 1, true}, 9, 0, 2}, Case{{24, 2, true, 9}, 24, 66, 1}, Case{{80, 1, true}, 5, 128, 1}, Case{{256, 1, true}, 20, 120, 1},
+             Case{{512, 2, true}, 9, 120, 2}}) {
         const Cache cache(of, prefix + W);
         const std::vector<Row> rows = tree(W, prefix, children);
         const std::vector<float> queries = cache.queries_of(W);

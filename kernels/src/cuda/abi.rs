@@ -31,6 +31,8 @@ pub const YGG_ROW_THREADS: _bindgen_ty_1 = 256;
 pub const YGG_PARTITION: _bindgen_ty_1 = 64;
 pub const YGG_QUERY_TILE: _bindgen_ty_1 = 16;
 pub const YGG_SCORES_APART: _bindgen_ty_1 = 144;
+pub const YGG_SECTION_BYTES: _bindgen_ty_1 = 256;
+pub const YGG_SECTIONS_HELD: _bindgen_ty_1 = 3;
 pub const YGG_ATTENTION_THREADS: _bindgen_ty_1 = 128;
 pub const YGG_RANGE: _bindgen_ty_1 = 256;
 pub const YGG_RANGE_LANES: _bindgen_ty_1 = 16;
@@ -98,6 +100,7 @@ pub const YGG_EMBEDDING_Q4_1: YggEmbedding = 5;
 pub const YGG_EMBEDDING_Q4_K: YggEmbedding = 6;
 pub const YGG_EMBEDDING_Q6_K: YggEmbedding = 7;
 pub const YGG_EMBEDDING_Q5_0: YggEmbedding = 8;
+pub const YGG_EMBEDDING_Q5_K: YggEmbedding = 9;
 pub type YggEmbedding = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -251,6 +254,7 @@ pub struct YggRoute {
     pub step: YggStep,
     pub scores: YggRows,
     pub bias: *const f32,
+    pub factors: *const f32,
     pub used: u32_,
     pub is_sigmoid: u32_,
     pub is_normalised: u32_,
@@ -260,17 +264,18 @@ pub struct YggRoute {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of YggRoute"][::core::mem::size_of::<YggRoute>() - 96usize];
+    ["Size of YggRoute"][::core::mem::size_of::<YggRoute>() - 104usize];
     ["Alignment of YggRoute"][::core::mem::align_of::<YggRoute>() - 8usize];
     ["Offset of field: YggRoute::step"][::core::mem::offset_of!(YggRoute, step) - 0usize];
     ["Offset of field: YggRoute::scores"][::core::mem::offset_of!(YggRoute, scores) - 16usize];
     ["Offset of field: YggRoute::bias"][::core::mem::offset_of!(YggRoute, bias) - 40usize];
-    ["Offset of field: YggRoute::used"][::core::mem::offset_of!(YggRoute, used) - 48usize];
-    ["Offset of field: YggRoute::is_sigmoid"][::core::mem::offset_of!(YggRoute, is_sigmoid) - 52usize];
-    ["Offset of field: YggRoute::is_normalised"][::core::mem::offset_of!(YggRoute, is_normalised) - 56usize];
-    ["Offset of field: YggRoute::least"][::core::mem::offset_of!(YggRoute, least) - 60usize];
-    ["Offset of field: YggRoute::scale"][::core::mem::offset_of!(YggRoute, scale) - 64usize];
-    ["Offset of field: YggRoute::out"][::core::mem::offset_of!(YggRoute, out) - 72usize];
+    ["Offset of field: YggRoute::factors"][::core::mem::offset_of!(YggRoute, factors) - 48usize];
+    ["Offset of field: YggRoute::used"][::core::mem::offset_of!(YggRoute, used) - 56usize];
+    ["Offset of field: YggRoute::is_sigmoid"][::core::mem::offset_of!(YggRoute, is_sigmoid) - 60usize];
+    ["Offset of field: YggRoute::is_normalised"][::core::mem::offset_of!(YggRoute, is_normalised) - 64usize];
+    ["Offset of field: YggRoute::least"][::core::mem::offset_of!(YggRoute, least) - 68usize];
+    ["Offset of field: YggRoute::scale"][::core::mem::offset_of!(YggRoute, scale) - 72usize];
+    ["Offset of field: YggRoute::out"][::core::mem::offset_of!(YggRoute, out) - 80usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -151,6 +151,7 @@ impl Layout {
             | WeightFormat::Q4_0
             | WeightFormat::Q4_1
             | WeightFormat::Q4_K
+            | WeightFormat::Q5_K
             | WeightFormat::Q6_K => format,
             _ => WeightFormat::F32,
         }

@@ -2,8 +2,6 @@
 
 use ygg_kernels::{KvFormat, Scoring, cuda::abi::*};
 
-use crate::ir::KvSpec;
-
 use super::{
     super::BackendError,
     device::Launch,
@@ -11,6 +9,16 @@ use super::{
     layout::number,
     scratch::partitions,
 };
+
+/// The widest heads that each kernel of attention takes.
+pub(super) const HEADS_TO: [usize; 4] = [64, 128, 256, 512];
+/// Heads of more elements are read in sections.
+const WHOLE_TO: usize = HEADS_TO[2];
+
+/// The kernel of heads of a size, by the widest ones that it takes; `None` if they are too wide for any.
+pub(super) fn widest(head_dim: usize) -> Option<usize> {
+    HEADS_TO.into_iter().find(|most| *most >= head_dim)
+}
 
 /// The grid of a launch for `rows` rows, `group` of whose query heads share each of `kv_heads` key/value heads, and how
 /// many of its first blocks share the partitions of prefixes: those of one group as many as the device runs at a time,
@@ -33,9 +41,12 @@ pub(super) fn attention_grid(
 /// Shared memory of a block of attention, for a kernel of heads up to `widest`: queries, products, and keys and values
 /// of a partition, whose slots are whole 16 elements and 16 bytes more. Values take the place of keys where a slot has
 /// more than 512 bytes. Queries of a cache of halves are two halves, as far apart as slots, and they and products make
-/// room for the scores of rows at once; products of f32 are of two parts.
+/// room for the scores of rows at once; products of f32 are of two parts. Of wide heads it has sections.
 pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize) -> usize {
     let element = format.bytes();
+    if widest > WHOLE_TO {
+        return attention_in_sections(format, head_dim);
+    }
     let wide = head_dim.next_multiple_of(16);
     let stride = wide * element + 16;
     let (queries, places) = (YGG_QUERY_TILE as usize, YGG_PARTITION as usize);
@@ -49,6 +60,20 @@ pub(super) fn attention_shared(format: KvFormat, head_dim: usize, widest: usize)
     queries * of_query + planes * places * stride
 }
 
+/// Shared memory of a block of attention to wide heads: queries in sections, each of its own vectors, products, and the
+/// sections of a partition that are held.
+fn attention_in_sections(format: KvFormat, head_dim: usize) -> usize {
+    let (queries, places) = (YGG_QUERY_TILE as usize, YGG_PARTITION as usize);
+    let section = YGG_SECTION_BYTES as usize;
+    let stride = section + 16;
+    let sections = (head_dim * format.bytes()).div_ceil(section);
+    let (of_query, dots) = match format {
+        KvFormat::F16 => (2 * stride, places + 8),
+        KvFormat::F32 | KvFormat::Q8 => (section, YGG_ATTENTION_THREADS as usize),
+    };
+    queries * (sections * of_query + dots * size_of::<f32>()) + YGG_SECTIONS_HELD as usize * places * stride
+}
+
 impl Launches<'_> {
     /// Attention, and the join of its partitions.
     pub(super) fn attention(
@@ -60,10 +85,9 @@ impl Launches<'_> {
         out: YggRows,
         next: YggFragments,
     ) -> Result<Vec<Launch>, BackendError> {
-        let KvSpec { head_dim, kv_heads, .. } = self.program.kv;
+        let [kv_heads, head_dim] = self.program.kv.heads(layer);
         let [partial, partial_max, partial_sum] = self.at.scratch.partial.map(float_mut);
-        let widest = [64, 128, 256].into_iter().find(|d| *d >= head_dim);
-        let widest = widest.expect("`CudaExecutables::load` has refused wider heads");
+        let widest = widest(head_dim).expect("`CudaExecutables::load` has refused wider heads");
         let name = format!("ygg_attention_{}_d{widest}", self.kv_format.name());
         let shared = attention_shared(self.kv_format, head_dim, widest);
         let rows = queries.rows as usize;
@@ -108,9 +132,8 @@ mod tests {
     fn every_head_fits_the_smallest_multiprocessor() {
         const MOST: usize = 99 << 10;
         for format in [KvFormat::F16, KvFormat::F32] {
-            for head_dim in 1..=256 {
-                let widest =
-                    [64, 128, 256].into_iter().find(|d| *d >= head_dim).expect("no wider head is taken");
+            for head_dim in 1..=HEADS_TO[3] {
+                let widest = widest(head_dim).expect("no wider head is taken");
                 // In addition, the lengths of the rows of a block.
                 let shared = attention_shared(format, head_dim, widest) + 2 * 4 * YGG_QUERY_TILE as usize;
                 assert!(shared <= MOST, "{format}, heads of {head_dim}: {shared} bytes");

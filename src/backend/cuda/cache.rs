@@ -64,13 +64,22 @@ impl MovedSlots<'_> {
     }
 }
 
-/// Keys and values, `[layers][keys, values][G, S, D]` of f16 or f32, what convolutions keep, `[layers][S, C]` of f32,
-/// and what recurrences keep of rows, in rings.
+/// Where the keys of a layer begin in the cache, and bytes from there to its values: `[layers][keys, values][G, S, D]`,
+/// where layers with heads of another shape are the last ones.
+pub(super) fn keys_and_values(kv: &KvSpec, layer: usize, slots: usize, format: KvFormat) -> [usize; 2] {
+    let [(usual, of_usual), (_, of_others)] = kv.shapes();
+    let plane = |[kv_heads, head_dim]: [usize; 2]| kv_heads * slots * head_dim * format.bytes();
+    let before = 2 * (layer.min(usual) * plane(of_usual) + layer.saturating_sub(usual) * plane(of_others));
+    [before, plane(kv.heads(layer))]
+}
+
+/// Keys and values as [`keys_and_values`] says, of f16 or f32, those of layers with heads of another shape apart; what
+/// convolutions keep, `[layers][S, C]` of f32; and what recurrences keep of rows, in rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cache {
     slots: u32,
     scratch: u32,
-    planes: [Planes; 3],
+    planes: [Planes; 4],
 }
 
 impl Cache {
@@ -82,8 +91,18 @@ impl Cache {
         [at, kept]: [u64; 2],
         states: &States,
     ) -> Self {
-        let KvSpec { layers, kv_heads, head_dim, conv, others: _, states: _ } = *kv;
+        let conv = kv.conv;
         let slots = number(options.layout.slots());
+        let [(usual, of_usual), (others, of_others)] = kv.shapes();
+        let of_keys = |at, layers: usize, [kv_heads, head_dim]: [usize; 2]| Planes {
+            at,
+            count: 2 * layers * kv_heads,
+            elements: head_dim,
+            format,
+            slots,
+            most_moved: None,
+        };
+        let [before_others, _] = keys_and_values(kv, usual, slots as usize, format);
         let of_floats = |at, count, elements, slots, most_moved: usize| Planes {
             at,
             count,
@@ -94,7 +113,8 @@ impl Cache {
         };
         let StateSizes { layers: followed, ring, .. } = states.sizes;
         let planes = [
-            Planes { at, count: 2 * layers * kv_heads, elements: head_dim, format, slots, most_moved: None },
+            of_keys(at, usual, of_usual),
+            of_keys(at + before_others as u64, others, of_others),
             of_floats(kept, conv.layers, conv.channels, slots, ConvLayer::READ_SLOTS),
             // States are moved in place of rows.
             of_floats(states.kept, followed, states.sizes.row(), number(ring), 0),
@@ -107,12 +127,12 @@ impl Cache {
     }
 
     pub(super) fn kept_at(&self) -> u64 {
-        self.planes[1].at
+        self.planes[2].at
     }
 
     /// The slots that noise may go to: places of further ones in a ring are those of committed rows.
     pub(super) fn poisoned(&self, slots: Range<u32>) -> Range<u32> {
-        let is_ringed = self.planes[2].count > 0;
+        let is_ringed = self.planes[3].count > 0;
         slots.start..if is_ringed { slots.end.min(slots.start + self.scratch) } else { slots.end }
     }
 

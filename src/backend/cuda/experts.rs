@@ -78,15 +78,17 @@ impl Launches<'_> {
         (routing, vector): (&Routing, Option<RouteVector<WeightId>>),
         out: YggRows,
     ) -> Result<Vec<Launch>, BackendError> {
-        let bias = match vector {
-            None => std::ptr::null(),
-            Some(RouteVector::Bias(id)) => float(self.weights.vector(id)),
-            Some(RouteVector::Factors(_)) => unreachable!("refused when the programs were loaded"),
-        };
+        let [mut bias, mut factors] = [std::ptr::null(); 2];
+        match vector {
+            None => {}
+            Some(RouteVector::Bias(id)) => bias = float(self.weights.vector(id)),
+            Some(RouteVector::Factors(id)) => factors = float(self.weights.vector(id)),
+        }
         let params = YggRoute {
             step,
             scores,
             bias,
+            factors,
             used: number(routing.used),
             is_sigmoid: u32::from(routing.gating == Gating::Sigmoid),
             is_normalised: u32::from(routing.normalised.is_some()),

@@ -7,10 +7,11 @@ use ygg_kernels::{
     cuda::{abi::*, packing::Layout},
 };
 
-use crate::ir::{self, ConvSpec, KvSpec, Op, Program, Region, RopeId, Step, WeightId};
+use crate::ir::{self, ConvSpec, Op, Program, Region, RopeId, Step, WeightId};
 
 use super::{
     super::BackendError,
+    cache::keys_and_values,
     candidates::Decider,
     device::{Device, Launch},
     layout::{InputWords, kernel_rows, number},
@@ -280,8 +281,9 @@ impl<'a> Launches<'a> {
             rope,
             kv: self.kv(layer),
         };
-        let grid = [self.program.kv.kv_heads, keys.rows as usize, 1];
-        let threads = number(self.program.kv.head_dim.next_multiple_of(32)).min(YGG_ROW_THREADS);
+        let [kv_heads, head_dim] = self.program.kv.heads(layer);
+        let grid = [kv_heads, keys.rows as usize, 1];
+        let threads = number(head_dim.next_multiple_of(32)).min(YGG_ROW_THREADS);
         Ok(vec![self.launch(&format!("ygg_append_{}", self.kv_format.name()), grid, threads, 0, params)?])
     }
 
@@ -340,12 +342,13 @@ impl<'a> Launches<'a> {
     }
 
     pub(super) fn kv(&self, layer: usize) -> YggKv {
-        let KvSpec { kv_heads, head_dim, .. } = self.program.kv;
-        let half = (kv_heads * self.at.slots * head_dim * self.kv_format.bytes()) as u64;
-        let keys = self.at.cache + 2 * layer as u64 * half;
+        let kv = &self.program.kv;
+        let [kv_heads, head_dim] = kv.heads(layer);
+        let [keys, to_values] = keys_and_values(kv, layer, self.at.slots, self.kv_format);
+        let keys = self.at.cache + keys as u64;
         YggKv {
             keys: keys as *mut c_void,
-            values: (keys + half) as *mut c_void,
+            values: (keys + to_values as u64) as *mut c_void,
             heads: number(kv_heads),
             slots: number(self.at.slots),
             head_dim: number(head_dim),
@@ -565,6 +568,7 @@ fn embedding_format(format: WeightFormat) -> u32 {
         WeightFormat::Q4_0 => YGG_EMBEDDING_Q4_0,
         WeightFormat::Q4_1 => YGG_EMBEDDING_Q4_1,
         WeightFormat::Q4_K => YGG_EMBEDDING_Q4_K,
+        WeightFormat::Q5_K => YGG_EMBEDDING_Q5_K,
         WeightFormat::Q6_K => YGG_EMBEDDING_Q6_K,
         other => unreachable!("rows of {other} are uploaded as f32"),
     }

@@ -50,14 +50,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use cudarc::driver::result;
 use ygg_kernels::{
-    Activations, KvFormat, RouteVector, WeightFormat,
+    Activations, KvFormat, WeightFormat,
     cuda::{
         abi::{YGG_MOST_CANDIDATES, YGG_MOST_EXPERTS, YGG_MOST_WIDTH},
         packing::Layout,
     },
 };
 
-use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, Residence, WeightId, WeightSource};
+use crate::ir::{DeviceSpec, IdVec, Op, Program, ProgramId, WeightId, WeightSource};
 
 use super::{BackendError, Executables, Gpu, Loading, Replay, ReplayOptions};
 pub use compiled::keep_compiled_kernels;
@@ -66,8 +66,6 @@ use device::{Device, check};
 use replay::CudaReplay;
 use weights::Weights;
 
-/// The widest head that attention has a kernel for.
-const MOST_HEAD_DIM: usize = 256;
 /// What the emulated driver of the tests calls its device.
 const EMULATED: &str = "emulated by the host";
 
@@ -213,30 +211,12 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
         if program.binding.width > most {
             return refuse("rows of a forward", most, program.binding.width);
         }
-        if program.kv.head_dim > MOST_HEAD_DIM {
-            return refuse("elements of a head", MOST_HEAD_DIM, program.kv.head_dim);
-        }
-        if program.kv.others.layers > 0 {
-            let [(_, [_, most]), (_, [_, others])] = program.kv.shapes();
-            let (expected, found) = ("one".to_owned(), format!("{most} and {others}"));
-            return Err(BackendError::CudaLimit { what: "sizes of heads", expected, found });
+        let (_, [_, of_others]) = program.kv.shapes()[1];
+        let head_dim = program.kv.head_dim.max(of_others);
+        if attention::widest(head_dim).is_none() {
+            return refuse("elements of a head", attention::HEADS_TO[3], head_dim);
         }
         for step in &program.steps {
-            let is_mapped =
-                |weight: &WeightId| program.weights[weight.0 as usize].residence == Residence::Mapped;
-            let lacking = match &step.op {
-                Op::Embed { weight } if is_mapped(weight) => {
-                    let name = program.weights[weight.0 as usize].name.clone();
-                    Some(("embeddings for every layer", name))
-                }
-                Op::Route { vector: Some(RouteVector::Factors(_)), .. } => {
-                    Some(("routes with factors", "one for each expert".to_owned()))
-                }
-                _ => None,
-            };
-            if let Some((what, found)) = lacking {
-                return Err(BackendError::CudaLimit { what, expected: "none".to_owned(), found });
-            }
             if let Op::Route { .. } = &step.op {
                 let scores = step.operands[0].region().map_or(0, |scores| scores.columns);
                 if scores > YGG_MOST_EXPERTS as usize {

@@ -7,6 +7,7 @@ use crate::ir::{KvSpec, Program};
 
 use super::{
     super::{BackendError, ReplayOptions},
+    cache::keys_and_values,
     device::{DeviceBlock, check},
     layout::{Bump, InputWords, words_left},
     scratch::ScratchBytes,
@@ -47,9 +48,8 @@ impl Places {
         let longest = |of: &dyn Fn(&Program) -> usize| programs.iter().map(of).max().unwrap_or(0);
         let input_words = longest(&|p| InputWords::of(p, options).words);
         let result_words = longest(&words_left);
-        let (slots, KvSpec { layers, kv_heads, head_dim, conv, others: _, states: _ }) =
-            (options.layout.slots(), first.kv);
-        let cache_bytes = 2 * layers * kv_heads * slots * head_dim * kv_format.bytes();
+        let (slots, KvSpec { layers, conv, .. }) = (options.layout.slots(), first.kv);
+        let [cache_bytes, _] = keys_and_values(&first.kv, layers, slots, kv_format);
         let states = StateSizes::of(&first.kv, options);
         let walk_bytes = longest(&|p| states.walk_bytes(p.binding.width, options.tail_capacity));
         let mut bump = Bump::default();

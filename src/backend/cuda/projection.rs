@@ -53,14 +53,13 @@ impl Projection {
         if !is_one || !is_together || !is_packed(program, weights) {
             return None;
         }
-        let head_dim = program.kv.head_dim;
+        let [kv_heads, head_dim] = program.kv.heads(layer);
         let all = product.result.region()?;
         let part = |first: usize, heads: usize| Region {
             offset_bytes: all.offset_bytes + first * head_dim * size_of::<f32>(),
             columns: heads * head_dim,
             ..all
         };
-        let kv_heads = program.kv.kv_heads;
         let expected = [(0, heads), (heads, kv_heads), (heads + kv_heads, kv_heads)].map(|(a, n)| part(a, n));
         let found = [attention.operands.first(), append.operands.first(), append.operands.get(1)];
         let is_split = expected.iter().zip(found).all(|(e, f)| f.and_then(Operand::region) == Some(*e));

@@ -74,9 +74,9 @@ impl ScratchBytes {
                 let parts = rows * used * products.outputs(program) * size_of::<f32>();
                 most.parts = most.parts.max(parts);
             }
-            if let Op::Attention { heads, .. } = &step.op {
+            if let Op::Attention { layer, heads, .. } = &step.op {
                 let vectors = x.expect("queries").rows * heads * partitions(context);
-                let elements = program.kv.head_dim.next_multiple_of(4);
+                let elements = program.kv.heads(*layer)[1].next_multiple_of(4);
                 let bytes = [vectors * elements, vectors, vectors].map(|n| n * size_of::<f32>());
                 most.partial = std::array::from_fn(|i| most.partial[i].max(bytes[i]));
             }

@@ -84,6 +84,11 @@ impl Key {
         }
     }
 
+    /// Whether it stays in memory of the host, where kernels read single rows of it.
+    fn is_mapped(&self, specs: &[WeightSpec]) -> bool {
+        matches!(self, Self::Rows(id) if specs[id.0 as usize].residence == Residence::Mapped)
+    }
+
     fn is_streamed(&self, specs: &[WeightSpec]) -> bool {
         let streamed = |id: &WeightId| specs[id.0 as usize].residence == Residence::Streamed;
         matches!(self, Self::Stack(..)) && self.weights().iter().any(streamed)
@@ -124,6 +129,8 @@ impl Place {
 pub(super) struct Weights {
     places: BTreeMap<Key, Place>,
     blocks: Vec<Arc<DeviceBlock>>,
+    /// Rows in memory of the host.
+    mapped: Vec<Arc<PinnedBlock>>,
     streamed: Option<Arc<Streamed>>,
     /// The unit in which each streamed stack is.
     units: BTreeMap<Key, UnitId>,
@@ -156,6 +163,11 @@ impl Weights {
         if !units.is_empty() {
             self.stream(device, units, specs, loading, threads)?;
         }
+        let (mapped, keys): (Vec<Key>, Vec<Key>) = keys.into_iter().partition(|key| key.is_mapped(specs));
+        for key in mapped {
+            let rows = self.host_rows(device, &key, specs, loading)?;
+            self.places.insert(key, rows);
+        }
         let total = keys.iter().map(|key| key.bytes(specs)).sum();
         if total == 0 {
             return Ok(());
@@ -176,6 +188,29 @@ impl Weights {
         upload.finish()?;
         self.blocks.push(Arc::new(block));
         Ok(())
+    }
+
+    /// Rows that kernels read where they are, by one address for host and device (CUDA's unified addressing): few of
+    /// them are read by a forward, and all of them may be larger than the rest of the model.
+    fn host_rows(
+        &mut self,
+        device: &Arc<Device>,
+        key: &Key,
+        specs: &[WeightSpec],
+        loading: &Loading<'_>,
+    ) -> Result<Place, BackendError> {
+        let words = key.bytes(specs).div_ceil(size_of::<u32>());
+        let mut block = PinnedBlock::new(device, words, "embeddings of layers")?;
+        let stored = key.stored(loading.weights);
+        match Part::of(key, specs, &stored, loading.weights)? {
+            Part::Rows(bytes) => block.bytes_mut()[..bytes.len()].copy_from_slice(bytes),
+            Part::Words(words) => block.words_mut()[..words.len()].copy_from_slice(&words),
+            Part::Stack(_) => unreachable!("rows are no stack"),
+        }
+        loading.note(key.weights());
+        let place = Place::Plain(block.words().as_ptr() as u64);
+        self.mapped.push(Arc::new(block));
+        Ok(place)
     }
 
     /// Packs what is streamed, unit by unit in the order of use.
