@@ -69,6 +69,12 @@ class Worker:
         if not self.engine.forget(self.current, position):
             raise RuntimeError(f"the cache cannot be dropped from position {position} on")
 
+    def back_to(self, tokens):
+        """Leaves `tokens` in the cache, with which it begins; a peer's states of rows cannot go back, so they are made anew."""
+        if not self.engine.forget(self.current, len(tokens)):
+            self.prefill(tokens)
+        self.held[self.flash] = tokens
+
     def forward(self, tokens, position, rows):
         """Logits `[rows, vocabulary]` of the last `rows` of `tokens`, which stand at `position` and after."""
         width = len(tokens)
@@ -148,7 +154,7 @@ class Worker:
         for place in range(most):
             token = int(self.forward([token], len(prompt) + place, 1)[0].argmax())
         end = time.perf_counter()
-        self.forget(len(prompt))
+        self.back_to(prompt)
         return {"tokens": most, "tpot_ms": (end - start) * 1e3 / most}
 
     def width(self, request):
@@ -162,7 +168,7 @@ class Worker:
             start = time.perf_counter()
             self.forward(rows, depth, width)
             times.append((time.perf_counter() - start) * 1e3)
-            self.forget(depth)
+            self.back_to(tokens[:depth])
         return {"forward_ms": times[1:]}
 
 

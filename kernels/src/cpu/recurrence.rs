@@ -3,6 +3,9 @@
 //! A state never leaves its thread: rows are walked so that each begins with the state that another ended with, as far
 //! as their sequences agree. Where sequences part, the state there is saved, if there is room, or made again: the same
 //! operations give the same bits.
+//!
+//! Rows that follow each other without a save between them are a run: what they do to states is prepared for all of
+//! them, and then 16 columns of a state, which the first cache holds, follow the whole run before the next 16 do.
 
 use super::{
     activations::floats_mut,
@@ -24,16 +27,29 @@ const SAVED: usize = 6;
 /// the one before it. Their number decides bits.
 const CHAINS: usize = 4;
 
+/// Most rows of a run. With more, their keys and queries leave the first cache (16 rows of 128 elements each are 16 KB).
+const RUN: usize = 16;
+
+/// Numbers that are kept of what a row says of a head: its decay, its step, its rate.
+const SAID: usize = 3;
+
 /// Scratch of one thread for rows of so many, bytes.
 pub(super) fn scratch_bytes(shape: StateShape, width: usize) -> usize {
-    let floats = (1 + SAVED) * shape.unit_state() + row_floats(shape) * (2 + shape.taps);
-    (floats + width.next_multiple_of(LANES)) * size_of::<f32>()
+    let floats = (1 + SAVED) * shape.unit_state()
+        + row_floats(shape) * (1 + shape.taps)
+        + RUN * prepared_floats(shape);
+    (floats + Order::ARRAYS * width.next_multiple_of(LANES)) * size_of::<f32>()
 }
 
 /// Channels of a unit, each of its parts in whole vectors.
 fn row_floats(shape: StateShape) -> usize {
     let padded = |len: usize| len.next_multiple_of(LANES);
     2 * padded(shape.key_dim) + shape.unit_heads() * padded(shape.value_dim)
+}
+
+/// A prepared row: its channels, and then what it says of each head.
+fn prepared_floats(shape: StateShape) -> usize {
+    row_floats(shape) + (SAID * shape.unit_heads()).next_multiple_of(LANES)
 }
 
 /// Keeps what goes into the given units, then writes their heads.
@@ -51,24 +67,24 @@ impl Work for Follow<'_> {
     fn run<S: Lanes>(self, s: S) {
         let Self { args, units, scratch, mut out } = self;
         let shape = args.memory.shape();
-        let (order, rest) = scratch.split_at_mut(args.x.width().next_multiple_of(LANES) * size_of::<u32>());
-        let order = numbers_mut(order);
+        let arrays = Order::ARRAYS * args.x.width().next_multiple_of(LANES) * size_of::<u32>();
+        let (numbers, rest) = scratch.split_at_mut(arrays);
         let (taps, rest) = floats_mut(rest).split_at_mut(row_floats(shape) * (1 + shape.taps));
-        let (row, rest) = rest.split_at_mut(row_floats(shape));
+        let (rows, rest) = rest.split_at_mut(RUN * prepared_floats(shape));
         let (state, saved) = rest.split_at_mut(shape.unit_state());
-        let from = args.committed();
-        let count = from.map_or(0, |from| args.order(from, order));
+        let order = args.committed().map(|from| Order::new(args, from, numbers_mut(numbers)));
         for unit in units {
             for w in 0..out.width() {
                 for head in (0..shape.unit_heads()).map(|member| args.value_head(unit, member)) {
                     out.span(w, head * shape.value_dim..(head + 1) * shape.value_dim).fill(0.0);
                 }
             }
-            if let Some(from) = from {
-                let mut step = Step { args, unit, from, taps: &mut *taps, row: &mut *row };
-                step.gather_taps();
-                let walk = Walk { from, order: &order[..count], state: &mut *state, saved: &mut *saved };
-                walk.run(s, &mut step, &mut out);
+            if let Some(order) = &order {
+                let (taps, rows) = (&mut *taps, &mut *rows);
+                let mut run =
+                    Run { args, unit, from: order.from, taps, rows, results: [None; RUN], count: 0 };
+                run.gather_taps();
+                walk(s, order, &mut run, [&mut *state, &mut *saved], &mut out);
             }
         }
     }
@@ -82,89 +98,151 @@ fn numbers_mut(bytes: &mut [u8]) -> &mut [u32] {
     numbers
 }
 
-/// The walk over all rows of a forward for one unit.
-struct Walk<'a> {
+/// The order in which the rows of a forward are walked, for every unit.
+struct Order<'a> {
     /// Committed rows, whose state all others come from.
     from: usize,
     /// The rows, each after those that its sequence begins with.
-    order: &'a [u32],
-    state: &'a mut [f32],
-    saved: &'a mut [f32],
+    rows: &'a [u32],
+    /// Of each, positions after the committed ones that its sequence shares with that of the row before it; of the first 0.
+    shared: &'a [u32],
+    /// Of each, positions of its sequence after the committed ones.
+    depths: &'a [u32],
 }
 
-impl Walk<'_> {
-    #[inline(always)]
-    fn run<S: Lanes>(self, s: S, step: &mut Step<'_>, out: &mut RowsMut<'_>) {
-        let Self { from, order, state, saved } = self;
-        let (args, unit) = (step.args, step.unit);
-        let len = state.len();
-        let first = order[0] as usize;
-        // SAFETY: `StateLayer::from_raw` reserved the unit to us.
-        let committed = unsafe {
-            let committed = args.memory.advance(unit, from, |state, row| {
-                step.absorb(s, first, row, state, None);
-            });
-            args.keep(unit);
-            &*committed
-        };
-        let row = |place: usize| order[place] as usize;
-        let depth = |place: usize| args.tails.len(row(place)) - from;
-        let common = |place: usize| args.common(from, [row(place - 1), row(place)]);
-        // Whether a later row goes on from the depth `at` of the path to the row at `place`.
-        let parts_at = |place: usize, at: usize| {
-            let shared = (place + 1..order.len()).map(common).find(|shared| *shared <= at);
-            shared == Some(at)
-        };
-        // Depths at which states are saved, ascending.
-        let (mut depths, mut count) = ([0; SAVED], 0);
-        state.copy_from_slice(committed);
-        for place in 0..order.len() {
-            let mut at = if place == 0 { 0 } else { common(place) };
-            if place > 0 && at < depth(place - 1) {
-                while count > 0 && depths[count - 1] > at {
-                    count -= 1;
-                }
-                // What lies between is made again.
-                let nearest =
-                    count.checked_sub(1).map(|last| (&saved[last * len..count * len], depths[last]));
-                let (nearest, depth) = nearest.unwrap_or((committed, 0));
-                state.copy_from_slice(nearest);
-                at = depth;
-            }
-            let end = depth(place);
-            while at < end {
-                let is_saved = count > 0 && depths[count - 1] >= at;
-                if at > 0 && !is_saved && count < SAVED && parts_at(place, at) {
-                    saved[count * len..(count + 1) * len].copy_from_slice(state);
-                    depths[count] = at;
-                    count += 1;
-                }
-                at += 1;
-                let result = (at == end).then_some(&mut *out);
-                step.absorb(s, row(place), from + at - 1, state, result);
-            }
-            if place > 0 && common(place) == end {
-                // It has the sequence of the row before it, and so its results.
-                step.repeat(row(place - 1), row(place), out);
-            }
+impl<'a> Order<'a> {
+    const ARRAYS: usize = 3;
+
+    fn new(args: &Recurrence<'_>, from: usize, numbers: &'a mut [u32]) -> Self {
+        let each = numbers.len() / Self::ARRAYS;
+        let (rows, rest) = numbers.split_at_mut(each);
+        let (shared, depths) = rest.split_at_mut(each);
+        let count = args.order(from, rows);
+        let row = |place: usize| rows[place] as usize;
+        for place in 0..count {
+            let common = |before: usize| args.common(from, [row(before), row(place)]) as u32;
+            shared[place] = place.checked_sub(1).map_or(0, common);
+            depths[place] = (args.tails.len(row(place)) - from) as u32;
         }
+        Self { from, rows: &rows[..count], shared: &shared[..count], depths: &depths[..count] }
+    }
+
+    /// Whether a later row goes on from the depth `at` of the path to the row at `place`.
+    fn parts_at(&self, place: usize, at: usize) -> bool {
+        self.shared[place + 1..].iter().find(|shared| **shared as usize <= at) == Some(&(at as u32))
     }
 }
 
-/// One row's step of a unit's states.
-struct Step<'a> {
+/// Where a state is that a run begins with.
+#[derive(Clone, Copy)]
+enum Begin {
+    /// Where the run leaves it.
+    Here,
+    Committed,
+    Saved(usize),
+}
+
+/// The walk over all rows of a forward for one unit.
+#[inline(always)]
+fn walk<S: Lanes>(
+    s: S,
+    order: &Order<'_>,
+    run: &mut Run<'_>,
+    [state, saved]: [&mut [f32]; 2],
+    out: &mut RowsMut<'_>,
+) {
+    let (args, unit, len) = (run.args, run.unit, state.len());
+    let row = |place: usize| order.rows[place] as usize;
+    // SAFETY: `StateLayer::from_raw` reserved the unit to us.
+    let committed = unsafe {
+        let committed = loop {
+            let (newest, rows) = args.memory.newest(unit, order.from);
+            if rows.is_empty() {
+                break newest;
+            }
+            for position in rows.clone() {
+                if run.count == RUN {
+                    run.follow(s, None, newest, out);
+                }
+                run.prepare(s, [row(0), position], false);
+            }
+            run.follow(s, None, newest, out);
+            args.memory.followed(unit, rows.end);
+        };
+        args.keep(unit);
+        &*committed
+    };
+    // Depths at which states are saved, ascending.
+    let (mut depths, mut count) = ([0; SAVED], 0);
+    let mut begin = Begin::Committed;
+    for place in 0..order.rows.len() {
+        let mut at = order.shared[place] as usize;
+        if place > 0 && at < order.depths[place - 1] as usize {
+            run.follow(s, source(begin, committed, saved, len), state, out);
+            while count > 0 && depths[count - 1] > at {
+                count -= 1;
+            }
+            // What lies between is made again.
+            (begin, at) = match count.checked_sub(1) {
+                Some(last) => (Begin::Saved(last), depths[last]),
+                None => (Begin::Committed, 0),
+            };
+        }
+        let end = order.depths[place] as usize;
+        while at < end {
+            let is_saved = count > 0 && depths[count - 1] >= at;
+            if at > 0 && !is_saved && count < SAVED && order.parts_at(place, at) {
+                run.follow(s, source(begin, committed, saved, len), state, out);
+                begin = Begin::Here;
+                saved[count * len..(count + 1) * len].copy_from_slice(state);
+                depths[count] = at;
+                count += 1;
+            }
+            if run.count == RUN {
+                run.follow(s, source(begin, committed, saved, len), state, out);
+                begin = Begin::Here;
+            }
+            at += 1;
+            run.prepare(s, [row(place), order.from + at - 1], at == end);
+        }
+        if place > 0 && order.shared[place] as usize == end {
+            // It has the sequence of the row before it, and so its results.
+            run.follow(s, source(begin, committed, saved, len), state, out);
+            begin = Begin::Here;
+            run.repeat(row(place - 1), row(place), out);
+        }
+    }
+    run.follow(s, source(begin, committed, saved, len), state, out);
+}
+
+/// The state that a run begins with, where it is another one than it leaves.
+#[inline(always)]
+fn source<'a>(begin: Begin, committed: &'a [f32], saved: &'a [f32], len: usize) -> Option<&'a [f32]> {
+    match begin {
+        Begin::Here => None,
+        Begin::Committed => Some(committed),
+        Begin::Saved(number) => Some(&saved[number * len..(number + 1) * len]),
+    }
+}
+
+/// Rows that the states of a unit are to follow, prepared for that.
+struct Run<'a> {
     args: &'a Recurrence<'a>,
     unit: usize,
     /// Committed rows.
     from: usize,
     /// `[T + 1, ...]`: of each tap, its factors for the channels of the unit; then their biases.
     taps: &'a mut [f32],
-    /// The channels of one row after the convolution: query, key, values.
-    row: &'a mut [f32],
+    /// `[RUN, ...]`: of each row its channels after the convolution, query, key and values; and of each head its decay,
+    /// its step and its rate.
+    rows: &'a mut [f32],
+    /// Of each row, the row of the forward that it gives results to.
+    results: [Option<usize>; RUN],
+    count: usize,
 }
 
-impl<'a> Step<'a> {
-    /// The parts of a unit's channels: where they are in rows, and where in `row`.
+impl<'a> Run<'a> {
+    /// The parts of a unit's channels: where they are in rows, and where in those that are prepared; the query first.
     #[inline(always)]
     fn parts(&self) -> impl Iterator<Item = (Range<usize>, usize)> + use<'a> {
         let (args, unit, shape) = (self.args, self.unit, self.args.memory.shape());
@@ -178,8 +256,8 @@ impl<'a> Step<'a> {
     /// Reads the taps of the unit's channels, and their biases.
     #[inline(always)]
     fn gather_taps(&mut self) {
-        let count = self.args.memory.shape().taps;
-        let len = self.row.len();
+        let shape = self.args.memory.shape();
+        let (count, len) = (shape.taps, row_floats(shape));
         let biases = self.args.weights.scan.map(|scan| scan.channels);
         for (channels, place) in self.parts() {
             for (i, c) in channels.enumerate() {
@@ -191,65 +269,40 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Lets the states of the unit follow the row at a position of the sequence of row `w`, whose results are written
-    /// if `out` is given.
+    /// Adds the row at a position of the sequence of row `w`, whose results are those of `w` if it `has_results`.
     #[inline(always)]
-    fn absorb<S: Lanes>(
-        &mut self,
-        s: S,
-        w: usize,
-        position: usize,
-        state: &mut [f32],
-        out: Option<&mut RowsMut<'_>>,
-    ) {
+    fn prepare<S: Lanes>(&mut self, s: S, [w, position]: [usize; 2], has_results: bool) {
         let (args, shape) = (self.args, self.args.memory.shape());
         let (sources, count) = args.read(self.from, w, position);
-        self.convolve(s, &sources[..count]);
-        let key = shape.key_dim.next_multiple_of(LANES);
-        let (query, rest) = self.row.split_at_mut(key);
-        let (key, values) = rest.split_at_mut(key);
-        let (query, key) = (&mut query[..shape.key_dim], &mut key[..shape.key_dim]);
+        self.convolve(s, &sources[..count], has_results);
+        let len = prepared_floats(shape);
+        let (channels, said) = self.rows[self.count * len..][..len].split_at_mut(row_floats(shape));
         if shape.rule == StateRule::Delta {
-            scale(s, key, 1.0);
-            if out.is_some() {
-                scale(s, query, shape.key_dim as f32);
+            let key = shape.key_dim.next_multiple_of(LANES);
+            scale(s, &mut channels[key..][..shape.key_dim], 1.0);
+            if has_results {
+                scale(s, &mut channels[..shape.key_dim], shape.key_dim as f32);
             }
         }
-        let mut out = out;
-        for (member, values) in values.chunks(shape.value_dim.next_multiple_of(LANES)).enumerate() {
+        for (member, said) in said.chunks_exact_mut(SAID).take(shape.unit_heads()).enumerate() {
             let head = args.value_head(self.unit, member);
             let [step, rate] = args.said(&sources[0], head);
             let [decay, step] = decay(s, args, head, step);
-            let state = &mut state[member * shape.head_state()..][..shape.head_state()];
-            let mut results = out
-                .as_deref_mut()
-                .map(|out| out.span(w, head * shape.value_dim..(head + 1) * shape.value_dim));
-            for (block, state) in state.chunks_exact_mut(shape.key_dim * LANES).enumerate() {
-                let value = s.load_part(&values[..shape.value_dim], block * LANES);
-                let query = results.is_some().then_some(&*query);
-                let result = match args.weights.scan {
-                    None => {
-                        let rate = sigmoid(s, s.splat(rate));
-                        let change = s.mul(rate, s.sub(value, known(s, state, decay, key)));
-                        update(s, state, [decay, change], key, query)
-                    }
-                    Some(scan) => {
-                        let result = update(s, state, [decay, s.mul(step, value)], key, query);
-                        s.fused(s.splat(scan.skips[head]), value, result)
-                    }
-                };
-                if let Some(results) = &mut results {
-                    s.store_part(results, block * LANES, result);
-                }
-            }
+            said[0] = s.first(decay);
+            said[1] = s.first(step);
+            said[2] = s.first(sigmoid(s, s.splat(rate)));
         }
+        self.results[self.count] = has_results.then_some(w);
+        self.count += 1;
     }
 
-    /// Convolves the channels of the unit over these rows, the nearest first.
+    /// Convolves the channels of the unit over these rows, the nearest first; those of the query only if it is asked for.
     #[inline(always)]
-    fn convolve<S: Lanes>(&mut self, s: S, sources: &[Source<'_>]) {
-        let (count, len) = (self.args.memory.shape().taps, self.row.len());
-        for (channels, place) in self.parts() {
+    fn convolve<S: Lanes>(&mut self, s: S, sources: &[Source<'_>], has_query: bool) {
+        let shape = self.args.memory.shape();
+        let (count, len) = (shape.taps, row_floats(shape));
+        let to = self.count * prepared_floats(shape);
+        for (channels, place) in self.parts().skip(usize::from(!has_query)) {
             for at in (0..channels.len()).step_by(LANES) {
                 let mut sum = s.load_part(self.taps, count * len + place + at);
                 for (back, source) in sources.iter().enumerate() {
@@ -257,10 +310,60 @@ impl<'a> Step<'a> {
                     let tap = s.load_part(self.taps, (count - 1 - back) * len + place + at);
                     sum = s.fused(tap, found, sum);
                 }
-                let end = place + channels.len();
-                s.store_part(&mut self.row[..end], place + at, silu(s, sum));
+                let end = to + place + channels.len();
+                s.store_part(&mut self.rows[..end], to + place + at, silu(s, sum));
             }
         }
+    }
+
+    /// Lets the states, which are those of `source` if it is given, follow the rows, of which none are left.
+    #[inline(always)]
+    fn follow<S: Lanes>(&mut self, s: S, source: Option<&[f32]>, states: &mut [f32], out: &mut RowsMut<'_>) {
+        let (args, shape) = (self.args, self.args.memory.shape());
+        if self.count == 0 {
+            if let Some(source) = source {
+                states.copy_from_slice(source);
+            }
+            return;
+        }
+        let (len, channels) = (prepared_floats(shape), row_floats(shape));
+        let [key, value] = [shape.key_dim, shape.value_dim].map(|len| len.next_multiple_of(LANES));
+        for member in 0..shape.unit_heads() {
+            let head = args.value_head(self.unit, member);
+            let columns = head * shape.value_dim..(head + 1) * shape.value_dim;
+            for block in 0..value / LANES {
+                let first = member * shape.head_state() + block * shape.key_dim * LANES;
+                let of_block = first..first + shape.key_dim * LANES;
+                let mut from = source.map(|source| &source[of_block.clone()]);
+                let state = &mut states[of_block];
+                for (row, result) in self.rows.chunks_exact(len).zip(&self.results[..self.count]) {
+                    let (row, said) = row.split_at(channels);
+                    let values = &row[2 * key + member * value..][..shape.value_dim];
+                    let values = s.load_part(values, block * LANES);
+                    let [decay, step, rate] = [0, 1, 2].map(|number| said[member * SAID + number]);
+                    let query = result.is_some().then_some(&row[..shape.key_dim]);
+                    let key = &row[key..][..shape.key_dim];
+                    let decay = s.splat(decay);
+                    let found = match args.weights.scan {
+                        None => {
+                            let known = known(s, from.unwrap_or(state), decay, key);
+                            let change = s.mul(s.splat(rate), s.sub(values, known));
+                            update(s, from, state, [decay, change], key, query)
+                        }
+                        Some(scan) => {
+                            let change = s.mul(s.splat(step), values);
+                            let found = update(s, from, state, [decay, change], key, query);
+                            s.fused(s.splat(scan.skips[head]), values, found)
+                        }
+                    };
+                    from = None;
+                    if let Some(w) = result {
+                        s.store_part(out.span(*w, columns.clone()), block * LANES, found);
+                    }
+                }
+            }
+        }
+        self.count = 0;
     }
 
     /// Gives a row the results of another, which has the same sequence.
@@ -344,44 +447,69 @@ fn known<S: Lanes>(s: S, state: &[f32], decay: S::V, key: &[f32]) -> S::V {
     joined(s, sums)
 }
 
-/// Decays 16 columns of a state and adds the product of a key and a change; with a query, gives its product with them.
+/// Decays 16 columns of a state, which are those of `from` if it is given, and adds the product of a key and a change;
+/// with a query, gives its product with them.
 #[inline(always)]
 fn update<S: Lanes>(
     s: S,
+    from: Option<&[f32]>,
     state: &mut [f32],
     [decay, change]: [S::V; 2],
     key: &[f32],
     query: Option<&[f32]>,
 ) -> S::V {
-    assert_eq!(state.len(), key.len() * LANES, "a vector for each element of the key");
+    let len = key.len() * LANES;
+    let is_whole =
+        from.is_none_or(|from| from.len() == len) && query.is_none_or(|query| query.len() == key.len());
+    assert!(state.len() == len && is_whole, "a vector for each element of the key");
     let whole = key.len() / CHAINS * CHAINS;
-    let start = state.as_mut_ptr();
+    let to = state.as_mut_ptr();
+    let from = from.map_or(to.cast_const(), <[f32]>::as_ptr);
     let mut sums = [s.splat(0.0); CHAINS];
-    let follow = |i: usize| {
-        // SAFETY: 16 elements for each of the key's, by the assertion; the state is ours.
-        unsafe {
-            let at = start.add(i * LANES);
-            let followed = s.fused(s.splat(key[i]), change, s.mul(s.load(at), decay));
-            s.store(at, followed);
-            followed
-        }
-    };
-    match query {
-        None => {
-            for i in 0..key.len() {
-                let _ = follow(i);
-            }
-        }
-        Some(query) => {
-            for first in (0..whole).step_by(CHAINS) {
-                for (chain, sum) in sums.iter_mut().enumerate() {
-                    *sum = s.fused(s.splat(query[first + chain]), follow(first + chain), *sum);
+    // SAFETY: 16 elements for each of the key's, by the assertion; the state is ours.
+    unsafe {
+        match query {
+            None => {
+                for (i, key) in key.iter().enumerate() {
+                    follow_element(s, [decay, change], *key, from.add(i * LANES), to.add(i * LANES));
                 }
             }
-            for i in whole..key.len() {
-                sums[i - whole] = s.fused(s.splat(query[i]), follow(i), sums[i - whole]);
+            Some(query) => {
+                for first in (0..whole).step_by(CHAINS) {
+                    for (chain, sum) in sums.iter_mut().enumerate() {
+                        let i = first + chain;
+                        let (from, to) = (from.add(i * LANES), to.add(i * LANES));
+                        let followed = follow_element(s, [decay, change], key[i], from, to);
+                        *sum = s.fused(s.splat(query[i]), followed, *sum);
+                    }
+                }
+                for i in whole..key.len() {
+                    let (from, to) = (from.add(i * LANES), to.add(i * LANES));
+                    let followed = follow_element(s, [decay, change], key[i], from, to);
+                    sums[i - whole] = s.fused(s.splat(query[i]), followed, sums[i - whole]);
+                }
             }
         }
     }
     joined(s, sums)
+}
+
+/// The same of one element of the key.
+///
+/// # Safety
+/// There are 16 numbers at each address, and nobody else uses those at the second.
+#[inline(always)]
+unsafe fn follow_element<S: Lanes>(
+    s: S,
+    [decay, change]: [S::V; 2],
+    key: f32,
+    from: *const f32,
+    to: *mut f32,
+) -> S::V {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let followed = s.fused(s.splat(key), change, s.mul(s.load(from), decay));
+        s.store(to, followed);
+        followed
+    }
 }

@@ -23,23 +23,14 @@ impl Work for Route<'_> {
         let Self { scores, bias, factors, routing: &Routing { used, gating, normalised, scale }, out } = self;
         let (numbers, weights) = out.split_at_mut(used);
         let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        // What a score weighs before it is divided: lanes beyond the scores weigh nothing.
-        let weighed = |scores: &[f32]| {
-            let mut lanes = [f32::NEG_INFINITY; LANES];
-            lanes[..scores.len()].copy_from_slice(scores);
-            let x = s.load_part(&lanes, 0);
-            match gating {
-                Gating::Softmax => exp(s, s.sub(x, s.splat(largest))),
-                Gating::Sigmoid => {
-                    let one = s.splat(1.0);
-                    s.div(one, s.add(one, exp(s, s.sub(s.splat(0.0), x))))
-                }
-            }
-        };
         let mass = match gating {
             // Weights that are divided by their sum alone need no other divisor.
             Gating::Softmax if bias.is_some() || normalised != Some(0.0) => {
-                scores.chunks(LANES).map(|part| s.sum(weighed(part))).sum::<f32>()
+                let mut mass = 0.0;
+                for part in scores.chunks(LANES) {
+                    mass += s.sum(weighed(s, (gating, largest), part));
+                }
+                mass
             }
             Gating::Softmax | Gating::Sigmoid => 1.0,
         };
@@ -51,7 +42,7 @@ impl Work for Route<'_> {
             values[..part.len()].copy_from_slice(part);
             let first = chunk * LANES;
             if let Some(bias) = bias {
-                s.store_part(&mut values, 0, s.div(weighed(part), s.splat(mass)));
+                s.store_part(&mut values, 0, s.div(weighed(s, (gating, largest), part), s.splat(mass)));
                 values.iter_mut().zip(&bias[first..]).for_each(|(value, bias)| *value += bias);
             }
             for (lane, value) in values[..part.len()].iter().enumerate() {
@@ -74,7 +65,7 @@ impl Work for Route<'_> {
             numbers[place..=sorted].rotate_right(1);
         }
         for (weight, number) in weights.iter_mut().zip(&*numbers) {
-            *weight = s.first(weighed(&scores[*number as usize..][..1]));
+            *weight = s.first(weighed(s, (gating, largest), &scores[*number as usize..][..1]));
         }
         let divisor = match normalised {
             Some(least) => weights.iter().sum::<f32>() + mass * least,
@@ -86,6 +77,21 @@ impl Work for Route<'_> {
                 .iter_mut()
                 .zip(&*numbers)
                 .for_each(|(weight, number)| *weight *= factors[*number as usize]);
+        }
+    }
+}
+
+/// What scores weigh before they are divided, the largest of all given: lanes beyond the scores weigh nothing.
+#[inline(always)]
+fn weighed<S: Lanes>(s: S, (gating, largest): (Gating, f32), scores: &[f32]) -> S::V {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    lanes[..scores.len()].copy_from_slice(scores);
+    let x = s.load_part(&lanes, 0);
+    match gating {
+        Gating::Softmax => exp(s, s.sub(x, s.splat(largest))),
+        Gating::Sigmoid => {
+            let one = s.splat(1.0);
+            s.div(one, s.add(one, exp(s, s.sub(s.splat(0.0), x))))
         }
     }
 }

@@ -21,13 +21,13 @@ impl Work for Convolve<'_> {
         let Self { args, units, mut out } = self;
         let (memory, count) = (args.memory, args.tap_count());
         for channels in units.map(|unit| args.channels(unit)) {
-            let goes_in = |w: usize| {
-                let [gate, _, value] = args.parts(w, &channels);
-                s.mul(s.load_part(gate, 0), s.load_part(value, 0))
-            };
             for (w, slot) in args.stored() {
                 // SAFETY: channels that `ConvLayer::from_raw` reserved to us.
-                s.store_part(unsafe { memory.kept_mut(slot, channels.clone()) }, 0, goes_in(w));
+                s.store_part(
+                    unsafe { memory.kept_mut(slot, channels.clone()) },
+                    0,
+                    goes_in(s, args, w, &channels),
+                );
             }
             let mut taps = [s.splat(0.0); ShortConv::MOST_TAPS];
             for (number, taps) in taps[..count].iter_mut().enumerate() {
@@ -38,7 +38,7 @@ impl Work for Convolve<'_> {
                 *taps = s.load_part(&lanes, 0);
             }
             for w in 0..args.x.width() {
-                let mut sum = s.mul(taps[count - 1], goes_in(w));
+                let mut sum = s.mul(taps[count - 1], goes_in(s, args, w, &channels));
                 for (slot, number) in args.before(w) {
                     // SAFETY: as above; nobody writes them now.
                     let kept = unsafe { memory.kept(slot, channels.clone()) };
@@ -49,4 +49,11 @@ impl Work for Convolve<'_> {
             }
         }
     }
+}
+
+/// What a row keeps of these channels.
+#[inline(always)]
+fn goes_in<S: Lanes>(s: S, args: &ShortConv<'_>, w: usize, channels: &Range<usize>) -> S::V {
+    let [gate, _, value] = args.parts(w, channels);
+    s.mul(s.load_part(gate, 0), s.load_part(value, 0))
 }

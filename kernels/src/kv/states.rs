@@ -243,21 +243,17 @@ impl StateLayer<'_> {
         unsafe { &mut *self.start.add(offset).cast() }
     }
 
-    /// The newest state of a unit, brought to the first `to` committed rows by `absorb(state, row)`.
+    /// The newest state of a unit that is after at most `to` committed rows, and which of them it is to follow next, none
+    /// if it is after `to`: [`followed`](Self::followed) is told of them. An op that works by vectors asks for rows to
+    /// follow instead of giving a closure, which would be compiled without the processor's features.
     ///
     /// # Safety
     /// Nothing else touches the unit's states while the slice lives.
     ///
     /// # Panics
     /// If all states are after more rows: whoever cuts a text asks [`resume_point`](Self::resume_point) first.
-    #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the caller promises to be the only user")]
-    pub(crate) unsafe fn advance(
-        &self,
-        unit: usize,
-        to: usize,
-        mut absorb: impl FnMut(&mut [f32], usize),
-    ) -> &mut [f32] {
+    pub(crate) unsafe fn newest(&self, unit: usize, to: usize) -> (&mut [f32], Range<usize>) {
         // SAFETY: promised by the caller.
         let ([newest, newer, older], held) = unsafe { (self.states(unit), self.held(unit)) };
         let to = u32::try_from(to).expect("contexts are far below 2^32");
@@ -267,20 +263,29 @@ impl StateLayer<'_> {
             newest.copy_from_slice(state);
             held[NEWEST] = held[from];
         }
-        while held[NEWEST] < to {
-            absorb(newest, held[NEWEST] as usize);
-            held[NEWEST] += 1;
-            let is_at_stride = held[NEWEST].is_multiple_of(Self::STRIDE as u32);
-            if is_at_stride && held[NEWER] == NOTHING {
-                newer.copy_from_slice(newest);
-                held[NEWER] = held[NEWEST];
-            } else if is_at_stride && held[NEWEST] > held[NEWER] {
-                older.copy_from_slice(newer);
-                newer.copy_from_slice(newest);
-                (held[OLDER], held[NEWER]) = (held[NEWER], held[NEWEST]);
-            }
+        // A state at a multiple of the stride is kept.
+        let end = to.min((held[NEWEST] + 1).next_multiple_of(Self::STRIDE as u32));
+        (newest, held[NEWEST] as usize..end as usize)
+    }
+
+    /// Takes the newest state of a unit for one that has followed the rows that [`newest`](Self::newest) named, which end
+    /// at `rows`.
+    ///
+    /// # Safety
+    /// Nothing else touches the unit's states meanwhile.
+    pub(crate) unsafe fn followed(&self, unit: usize, rows: usize) {
+        // SAFETY: promised by the caller.
+        let ([newest, newer, older], held) = unsafe { (self.states(unit), self.held(unit)) };
+        held[NEWEST] = u32::try_from(rows).expect("contexts are far below 2^32");
+        let is_at_stride = held[NEWEST].is_multiple_of(Self::STRIDE as u32);
+        if is_at_stride && held[NEWER] == NOTHING {
+            newer.copy_from_slice(newest);
+            held[NEWER] = held[NEWEST];
+        } else if is_at_stride && held[NEWEST] > held[NEWER] {
+            older.copy_from_slice(newer);
+            newer.copy_from_slice(newest);
+            (held[OLDER], held[NEWER]) = (held[NEWER], held[NEWEST]);
         }
-        newest
     }
 
     /// The longest beginning of `len` committed rows that others can follow: all of it, unless it ends before the

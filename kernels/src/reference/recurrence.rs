@@ -21,11 +21,18 @@ pub fn recurrence(args: &Recurrence<'_>, mut out: RowsMut<'_>) {
         let any = args.stored().next().expect("a row that is no padding").0;
         // SAFETY: `StateLayer::from_raw` reserved the unit to us.
         let committed = unsafe {
-            let state = args.memory.advance(unit, from, |state, row| {
-                absorb(args, unit, [from, any, row], state);
-            });
+            let committed = loop {
+                let (state, rows) = args.memory.newest(unit, from);
+                if rows.is_empty() {
+                    break state;
+                }
+                for row in rows.clone() {
+                    absorb(args, unit, [from, any, row], state);
+                }
+                args.memory.followed(unit, rows.end);
+            };
             args.keep(unit);
-            &*state
+            &*committed
         };
         for (w, _) in args.stored() {
             let mut state = committed.to_vec();

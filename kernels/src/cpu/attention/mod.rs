@@ -221,7 +221,8 @@ fn finish<S: Lanes>(s: S, mark: Mark, sink: Option<f32>, out: &mut [f32]) {
         None => s.splat(1.0 / mark.sum),
         Some(sink) => {
             let max = s.splat(mark.max.max(sink));
-            let [kept, own] = [mark.max, sink].map(|score| exp(s, s.sub(s.splat(score), max)));
+            let kept = exp(s, s.sub(s.splat(mark.max), max));
+            let own = exp(s, s.sub(s.splat(sink), max));
             s.div(kept, s.fused(s.splat(mark.sum), kept, own))
         }
     };
