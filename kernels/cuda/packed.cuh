@@ -272,6 +272,43 @@ struct Bytes {
     }
 };
 
+// Codes of 2 bits, with a scale and a minimum of 4 bits each per output and 16 inputs, and factors of both for 256 inputs as halves, which
+// every tile has: value = code * scale * d - minimum * dmin. A lane's 32 codes are two words: bit pair 2 (4 (k % 2) + r) + 16 i of word k / 2 is
+// element i of register r in fragment k.
+struct Twos {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 1;
+    static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
+    static constexpr bool HAS_OFFSET = true;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 8 || (is_gated && rows == 2) ? 1 : 2; }
+    struct Loaded {
+        Words2 codes;
+        Words4 scales; // a byte for each 16 inputs of output g, and of g + 8, scales in the low bits; then their factors, d in the low half
+    };
+    struct Source {
+        const Words2* codes;
+        const Words4* scales;
+    };
+    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
+        return {static_cast<const Words2*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4};
+    }
+    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
+        to.codes = load_streamed(from.codes + ahead * WARP);
+        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
+    }
+    YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
+        const u32 word = k < 2 ? from.codes.x : from.codes.y;
+#pragma unroll
+        for (u32 r = 0; r < 4; ++r) a[r] = masked_xor(word >> (8 * (k % 2) + 2 * r), 0x00030003u, 0x43004300u);
+    }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        const u32 both = word_of(from.scales, half) >> (8 * i), factors = word_of(from.scales, 2 + half);
+        const float scale = mul_rn(half_to_float(static_cast<u16>(factors)), static_cast<float>(both & 15u));
+        const float minimum = mul_rn(half_to_float(static_cast<u16>(factors >> 16)), static_cast<float>(both >> 4 & 15u));
+        return nibble_scale(scale, -minimum);
+    }
+};
+
 // Signed bytes of 6 bits with a scale per output and 16 inputs, as f32.
 struct BytesWide {
     static constexpr bool IS_HALF = false;

@@ -8,7 +8,7 @@
 
 // Which layouts kernels are wanted for: bits as in ygg_kernels::cuda::packing. All, where nothing else is said.
 #ifndef YGG_LAYOUTS
-#define YGG_LAYOUTS 1023
+#define YGG_LAYOUTS 2047
 #endif
 
 #if YGG_LAYOUTS & 1
@@ -40,4 +40,7 @@ YGG_PRODUCTS(floats, ygg::Floats, 2, 2)
 #endif
 #if YGG_LAYOUTS & 512
 YGG_PRODUCTS(steps, ygg::Steps, 1, 1)
+#endif
+#if YGG_LAYOUTS & 1024
+YGG_PRODUCTS(twos, ygg::Twos, 2, 2)
 #endif

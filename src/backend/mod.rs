@@ -36,7 +36,7 @@ pub use loading::Loading;
 pub use phase::{DraftPhases, GrowingTree, Grown, PhaseId, PhaseRoot, PhaseShape};
 pub use slots::{CUT_SLOTS, MOVED_SLOTS, SlotMoves};
 use tier::Runner;
-pub use tier::{Gpu, gpu, has_own_memory, packed_sizes, reads, rounds_activations};
+pub use tier::{Gpu, gpu, has_own_memory, packed_sizes, rounds_activations};
 pub use verification::{Accepted, VerificationId, Verifications};
 pub use ygg_kernels::{
     Activations, KvFormat, Tier,

@@ -29,14 +29,6 @@ impl Runner {
     }
 }
 
-/// Whether there are kernels of a tier for weights of a format.
-pub fn reads(tier: Tier, format: WeightFormat) -> bool {
-    match Runner::of(tier) {
-        Runner::Reference | Runner::Cpu => true,
-        Runner::Cuda => Layout::FORMATS.contains(&format),
-    }
-}
-
 /// Whether a tier multiplies native activations over weights of this format rounded to as many bits as these have.
 pub fn rounds_activations(tier: Tier, format: WeightFormat) -> bool {
     match tier {

@@ -1,11 +1,7 @@
 //! `yggc models`: families, formats, instruction sets and names of models. docs/families.md has the same tables.
 
 use serde_json::json;
-use yggc::{
-    backend::{Tier, reads},
-    ir::WeightFormat,
-    model::Family,
-};
+use yggc::{backend::Tier, ir::WeightFormat, model::Family};
 
 use super::{
     args::ModelsArgs,
@@ -48,18 +44,16 @@ fn families() -> Table<4> {
     Table { title: "Families", rows: [titles].into_iter().chain(Family::all().map(row)).collect() }
 }
 
-fn formats() -> Table<3> {
+fn formats() -> Table<2> {
     let row = |format: WeightFormat| {
         let bits = 8.0 * format.block_bytes() as f64 / format.block_len() as f64;
-        let places = if reads(Tier::Cuda, format) { "processor, GPU" } else { "processor" };
-        [
-            format.to_string(),
-            format!("{bits:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
-            places.to_owned(),
-        ]
+        [format.to_string(), format!("{bits:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()]
     };
-    let titles = ["format", "bits a weight", "runs on"].map(str::to_owned);
-    Table { title: "Weights", rows: [titles].into_iter().chain(WeightFormat::ALL.map(row)).collect() }
+    let titles = ["format", "bits a weight"].map(str::to_owned);
+    Table {
+        title: "Weights, on processors and GPUs",
+        rows: [titles].into_iter().chain(WeightFormat::ALL.map(row)).collect(),
+    }
 }
 
 fn tiers() -> Table<3> {

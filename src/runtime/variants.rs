@@ -12,7 +12,6 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
-    backend,
     compile::{self, CompileError},
     ir::{
         Binding, Graph, GraphError, HeadTokens, Id, Substituted, WeightFormat, WeightId, WeightSource,
@@ -202,12 +201,10 @@ impl ExecutableSet {
         Ok(both)
     }
 
-    /// Bits of the substitutes that the device can run, and bytes that each reads as a share of what the model reads.
+    /// Bits of the substitutes that there are, and bytes that each reads as a share of what the model reads.
     pub fn substitute_shares(&self) -> Vec<(u32, f64)> {
-        let runs = |bits: &u32| {
-            substitute_format(*bits).is_some_and(|format| backend::reads(self.device.tier, format))
-        };
-        (1..=8).filter(runs).map(|bits| (bits, self.graph.substitute_share(bits))).collect()
+        let is_made = |bits: &u32| substitute_format(*bits).is_some();
+        (1..=8).filter(is_made).map(|bits| (bits, self.graph.substitute_share(bits))).collect()
     }
 
     /// The variant that changes this; `None` if nothing is changed.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat, cuda::packing::Layout};
+use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 /// Reproducible choices: a failing case is named by its seed.
 pub(crate) use ygg_profiler::Random as Dice;
 use yggc::{
@@ -230,10 +230,7 @@ pub(crate) fn models() -> &'static [TinyModel] {
         ]
         .iter()
         // Emulation is slow, and tests of single programs have every format.
-        .filter(|(_, spec)| {
-            let is_tested = Layout::FORMATS.contains(&spec.format) && spec.format != WeightFormat::Q5_K;
-            !is_cuda() || (is_tested && spec.experts.is_none())
-        })
+        .filter(|(_, spec)| !is_cuda() || (spec.format != WeightFormat::Q5_K && spec.experts.is_none()))
         .map(|(container, spec)| TinyModel::open(container, spec))
         .collect()
     })

@@ -513,6 +513,13 @@ static float of_fives_wide(const u8* codes, const u8* scales, u32 n, u32 k) {
     const std::size_t scale = n % 8 * 4 + n / 8 * 2 + k / 32;
     return (nibble_code(codes, n, k) + 16.0f * static_cast<float>(fifth)) * at<float>(scales, 2 * scale) + at<float>(scales, 2 * scale + 1);
 }
+static float of_twos(const u8* codes, const u8* scales, u32 n, u32 k) {
+    const Place p(n, k);
+    const float code = static_cast<float>(at<u32>(codes, p.lane * 2 + p.fragment / 2) >> (2 * (p.fragment % 2 * 4 + p.reg) + 16 * p.half) & 3u);
+    const u8* of_output = scales + n % 8 * 16;
+    const u8 both = of_output[n / 8 * 4 + k / 16], *factors = of_output + 8 + n / 8 * 4;
+    return code * half_value(at<u16>(factors, 0)) * static_cast<float>(both & 15) - half_value(at<u16>(factors, 1)) * static_cast<float>(both >> 4);
+}
 static float of_floats(const u8* codes, const u8* scales, u32 n, u32 k) {
     const u32 code = static_cast<u32>(nibble_code(codes, n, k));
     const float magnitude = code % 8 < 2 ? static_cast<float>(code % 8) : std::ldexp(1.0f + static_cast<float>(code % 2) / 2, static_cast<int>(code % 8 / 2));
@@ -532,7 +539,7 @@ static const Layout LAYOUTS[] = {
     {"bf16", 2048, 0, of_sixteen<false>},       {"f16", 2048, 0, of_sixteen<true>},       {"nibbles", 512, 128, of_nibbles},
     {"centred", 512, 64, of_centred},
     {"nibbles_wide", 512, 256, of_nibbles_wide}, {"fives_wide", 640, 256, of_fives_wide},
-    {"floats", 512, 128, of_floats}, {"steps", 512, 128, of_steps},
+    {"twos", 256, 128, of_twos}, {"floats", 512, 128, of_floats}, {"steps", 512, 128, of_steps},
     {"bytes", 1024, 64, of_bytes}, {"bytes_wide", 1024, 256, of_bytes_wide},
 };
 
@@ -549,7 +556,8 @@ static void fill(const Layout& layout, std::vector<u8>& codes, std::vector<u8>& 
     }
     for (std::size_t i = 0; i + 3 < scales.size(); i += 4) {
         const u32 two_halves = ((dice() & 0x83ff83ffu) | (7u + dice() % 3) << 10 | (9u + dice() % 3) << 26);
-        const u32 word = is_wide ? std::bit_cast<u32>(number() * 0.05f) : two_halves;
+        const bool is_of_groups = std::strcmp(layout.name, "twos") == 0 && i % 16 < 8;
+        const u32 word = is_of_groups ? static_cast<u32>(dice()) : is_wide ? std::bit_cast<u32>(number() * 0.05f) : two_halves;
         std::memcpy(&scales[i], &word, 4);
     }
 }
@@ -614,7 +622,7 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
         run("ygg_prepare", {width, 1, 1}, YGG_ROW_THREADS, 0, prepare);
         const std::string kind = is_gated ? "ygg_gated_" : "ygg_linear_", name = kind + layout.name + "_w" + std::to_string(width);
         // As the backend says.
-        const bool is_large = std::strncmp(layout.name, "nibbles", 7) == 0 || std::strstr(layout.name, "wide");
+        const bool is_large = std::strncmp(layout.name, "nibbles", 7) == 0 || std::strcmp(layout.name, "twos") == 0 || std::strstr(layout.name, "wide");
         const bool is_wide = width > (is_gated && is_large ? 8u : 16u);
         const u32 of_block = is_wide ? YGG_WIDE_TILES / (is_gated ? 2 : 1) : 1, blocks = (tiles_n + of_block - 1) / of_block;
         // Blocks that take pairs of parts of the inputs, and a join after them; blocks that take all of the inputs. One thing each, or several.

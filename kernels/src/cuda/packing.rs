@@ -15,6 +15,7 @@
 //! | [`FivesWide`](Layout::FivesWide) | `q5_k`, `q5_1` | the same, then a word of fifth bits, that of element `i` of register `r` in fragment `k` at `4 k + r + 16 i` | the same |
 //! | [`Floats`](Layout::Floats) | `mxfp4` | the same | f32 scale per output and 32 inputs |
 //! | [`Steps`](Layout::Steps) | `iq4_nl`, `iq4_xs` | the same | the same |
+//! | [`Twos`](Layout::Twos) | `q2_k` | 2 words, bit pair `4 (k % 2) + r + 8 i` of word `k / 2` is element `i` of register `r` in fragment `k` | 4 bits of scale and of minimum per output and 16 inputs, f16 factors of both per output |
 //! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
 //! | [`BytesWide`](Layout::BytesWide) | `q6_k`, `q3_k`, `iq1`, `iq2`, `iq3` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
 //! | [`F32`](Layout::F32) | f32 | rows as they are | none |
@@ -58,6 +59,8 @@ pub enum Layout {
     NibblesWide,
     /// 5 bits, scale and minimum as f32.
     FivesWide,
+    /// 2 bits, scale and minimum as 4 bits each of 16 inputs, with halves that multiply them.
+    Twos,
     /// 4 bits that are floats (E2M1), scales as f32.
     Floats,
     /// 4 bits that choose one of 16 uneven steps, scales as f32.
@@ -70,7 +73,7 @@ pub enum Layout {
 
 impl Layout {
     /// Every layout.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::F32,
         Self::Bf16,
         Self::F16,
@@ -78,42 +81,14 @@ impl Layout {
         Self::Nibbles,
         Self::NibblesWide,
         Self::FivesWide,
+        Self::Twos,
         Self::Floats,
         Self::Steps,
         Self::Bytes,
         Self::BytesWide,
     ];
 
-    /// Formats that have one.
-    pub const FORMATS: [WeightFormat; 22] = [
-        WeightFormat::F32,
-        WeightFormat::F16,
-        WeightFormat::BF16,
-        WeightFormat::Q8_0,
-        WeightFormat::Q5_0,
-        WeightFormat::Q4_0,
-        WeightFormat::Q4_1,
-        WeightFormat::Q4_K,
-        WeightFormat::Q6_K,
-        WeightFormat::Q5_K,
-        WeightFormat::Q5_1,
-        WeightFormat::Q3_K,
-        WeightFormat::IQ4_NL,
-        WeightFormat::IQ4_XS,
-        WeightFormat::MXFP4,
-        WeightFormat::IQ3_XXS,
-        WeightFormat::IQ3_S,
-        WeightFormat::IQ2_XXS,
-        WeightFormat::IQ2_XS,
-        WeightFormat::IQ2_S,
-        WeightFormat::IQ1_S,
-        WeightFormat::IQ1_M,
-    ];
-
     /// The layout of a format. It loses nothing: every value of the file can be computed from it.
-    ///
-    /// # Panics
-    /// If the format is none of [`FORMATS`](Self::FORMATS).
     pub fn of(format: WeightFormat) -> Self {
         match format {
             WeightFormat::F32 => Self::F32,
@@ -125,6 +100,7 @@ impl Layout {
             WeightFormat::Q5_K | WeightFormat::Q5_1 => Self::FivesWide,
             WeightFormat::MXFP4 => Self::Floats,
             WeightFormat::IQ4_NL | WeightFormat::IQ4_XS => Self::Steps,
+            WeightFormat::Q2_K => Self::Twos,
             WeightFormat::Q8_0 | WeightFormat::Q5_0 => Self::Bytes,
             WeightFormat::Q6_K
             | WeightFormat::Q3_K
@@ -135,7 +111,6 @@ impl Layout {
             | WeightFormat::IQ2_S
             | WeightFormat::IQ1_S
             | WeightFormat::IQ1_M => Self::BytesWide,
-            WeightFormat::Q2_K => panic!("no layout for {format} weights"),
         }
     }
 
@@ -167,6 +142,7 @@ impl Layout {
             Self::Nibbles => "nibbles",
             Self::NibblesWide => "nibbles_wide",
             Self::FivesWide => "fives_wide",
+            Self::Twos => "twos",
             Self::Floats => "floats",
             Self::Steps => "steps",
             Self::Bytes => "bytes",
@@ -188,6 +164,7 @@ impl Layout {
             Self::FivesWide => 128,
             Self::Floats => 256,
             Self::Steps => 512,
+            Self::Twos => 1024,
         }
     }
 
@@ -226,6 +203,7 @@ impl Layout {
             Self::Nibbles | Self::Floats | Self::Steps => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
             Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
             Self::FivesWide => (NIBBLES + ELEMENTS / 8, ELEMENTS / SCALED * 8),
+            Self::Twos => (ELEMENTS / 4, 2 * TILE_N * size_of::<u32>()),
             Self::Bytes => (ELEMENTS, ELEMENTS / SCALED * 2),
             Self::BytesWide => (ELEMENTS, ELEMENTS / FRAGMENT_K * 4),
         }
@@ -343,6 +321,7 @@ impl<'a> Stack<'a> {
                     tile.pack_nibbles(nibbles);
                     tile.pack_fifths(fifths);
                 }
+                Layout::Twos => tile.pack_twos(codes),
                 Layout::Bytes | Layout::BytesWide => tile.pack_bytes(codes),
             }
             tile.pack_scales(layout, scales);
@@ -471,6 +450,21 @@ impl Tile<'_> {
         }
     }
 
+    fn pack_twos(&self, codes: &mut [u8]) {
+        for (word, bytes) in codes.chunks_exact_mut(4).enumerate() {
+            let (lane, pair) = (word / 2, word % 2);
+            let mut bits = 0_u32;
+            for (k, r) in (0..2).flat_map(|k| (0..4).map(move |r| (k, r))) {
+                let (output, input) = place(2 * pair + k, lane, r);
+                for i in 0..2 {
+                    let code = self.decoded.codes[output][input + i];
+                    bits |= u32::from(code & 3) << (2 * (4 * k + r) + 16 * i);
+                }
+            }
+            bytes.copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+
     fn pack_bytes(&self, codes: &mut [u8]) {
         for (word, bytes) in codes.chunks_exact_mut(4).enumerate() {
             let (half, lane, in_half) = (word / (4 * LANES), word / 4 % LANES, word % 4);
@@ -512,6 +506,16 @@ impl Tile<'_> {
                     bytes.copy_from_slice(&d.to_le_bytes());
                 }
             }
+            // [g]: of outputs g and g + 8 four bytes, then of each d and dmin
+            Layout::Twos => {
+                for (g, bytes) in scales.chunks_exact_mut(16).enumerate() {
+                    let (of_groups, of_block) = bytes.split_at_mut(8);
+                    let places = of_groups.chunks_exact_mut(4).zip(of_block.chunks_exact_mut(4));
+                    for (output, (of_groups, of_block)) in [g, g + 8].into_iter().zip(places) {
+                        self.pack_factors(output, of_groups, of_block);
+                    }
+                }
+            }
             // [g][g or g + 8][16 inputs]
             Layout::BytesWide => {
                 for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
@@ -520,6 +524,23 @@ impl Tile<'_> {
                 }
             }
         }
+    }
+
+    /// Scales and minima of an output's groups, and the factors of its block; zeros where the matrix has none.
+    fn pack_factors(&self, output: usize, of_groups: &mut [u8], of_block: &mut [u8]) {
+        if self.at(output, 0).is_none() {
+            of_groups.fill(0);
+            of_block.fill(0);
+            return;
+        }
+        let block = &self.decoded.blocks[output];
+        // Blocks are whole tiles.
+        let first = self.first % self.decoded.format.block_len() / FRAGMENT_K;
+        for (group, byte) in (first..).zip(of_groups) {
+            *byte = block.scales[group] | block.mins[group] << 4;
+        }
+        of_block[..2].copy_from_slice(&block.d.to_le_bytes());
+        of_block[2..].copy_from_slice(&block.dmin.to_le_bytes());
     }
 
     fn scale_min(&self, output: usize, input: usize) -> (f32, f32) {

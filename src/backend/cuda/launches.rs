@@ -81,6 +81,7 @@ fn fragment_format(layout: Layout) -> u32 {
         | Layout::Nibbles
         | Layout::NibblesWide
         | Layout::FivesWide
+        | Layout::Twos
         | Layout::Floats
         | Layout::Steps
         | Layout::Bytes

@@ -202,11 +202,6 @@ fn check_limits(programs: &[Program]) -> Result<(), BackendError> {
         Err(BackendError::CudaLimit { what, expected: format!("at most {most}"), found: found.to_string() })
     };
     for program in programs {
-        let formats = program.weights.iter().map(|weight| weight.format);
-        if let Some(found) = formats.into_iter().find(|format| !Layout::FORMATS.contains(format)) {
-            let expected = Layout::FORMATS.map(|format| format.to_string()).join(", ");
-            return Err(BackendError::CudaLimit { what: "weights", expected, found: found.to_string() });
-        }
         let most = YGG_MOST_WIDTH as usize;
         if program.binding.width > most {
             return refuse("rows of a forward", most, program.binding.width);

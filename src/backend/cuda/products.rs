@@ -8,8 +8,10 @@ use ygg_kernels::cuda::{
 /// Whether a product of so many tiles of rows shares what it reads of them (`wide_linear`), or each warp reads them by
 /// itself: up to 16 rows, unless a gated pair of the layout needs too many registers for that (`linear_of_16`).
 pub(super) fn is_wide(layout: Layout, is_gated: bool, row_tiles: usize) -> bool {
-    let is_large =
-        matches!(layout, Layout::Nibbles | Layout::NibblesWide | Layout::FivesWide | Layout::BytesWide);
+    let is_large = matches!(
+        layout,
+        Layout::Nibbles | Layout::NibblesWide | Layout::FivesWide | Layout::Twos | Layout::BytesWide
+    );
     row_tiles > if is_gated && is_large { 1 } else { 2 }
 }
 

@@ -58,6 +58,15 @@ fn value(layout: Layout, codes: &[u8], scales: &[u8], output: usize, input: usiz
             let at = t * 256 + (output % 8 * 4 + output / 8 * 2 + in_32) * 8;
             (low + 16 * fifth) as f32 * float_in(&scales[at..]) + float_in(&scales[at + 4..])
         }
+        Layout::Twos => {
+            let at = t * 256 + lane * 8 + k / 2 * 4;
+            let word = u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
+            let code = (word >> (2 * (4 * (k % 2) + r) + 16 * i) & 3) as f32;
+            let of_output = &scales[t * 128 + output % 8 * 16..][..16];
+            let (both, factors) = (of_output[output / 8 * 4 + k], &of_output[8 + output / 8 * 4..]);
+            let [scale, min] = [both & 15, both >> 4].map(f32::from);
+            code * (half_in(factors) * scale) - half_in(&factors[2..]) * min
+        }
         Layout::Bytes | Layout::BytesWide => {
             let at = t * 1024 + in_32 * 512 + lane * 16 + k % 2 * 8 + r / 2 * 4 + r % 2 * 2 + i;
             let code = f32::from(codes[at].cast_signed());
@@ -94,7 +103,7 @@ fn elements_that_turn_together_share_a_tile() {
 /// Kernels take 7 bits of a code.
 #[test]
 fn codes_with_wide_scales_have_seven_bits() {
-    for format in Layout::FORMATS.into_iter().filter(|format| Layout::of(*format) == Layout::BytesWide) {
+    for format in WeightFormat::ALL.into_iter().filter(|format| Layout::of(*format) == Layout::BytesWide) {
         let coding = format.coding().expect("a format of codes");
         let values = (0..1_u16 << coding.bits).map(|code| coding.value(code as u8));
         assert!(values.clone().all(|value| (-64..64).contains(&value)), "{format}");
@@ -105,7 +114,7 @@ fn codes_with_wide_scales_have_seven_bits() {
 #[test]
 fn a_lane_finds_every_weight_of_every_format() {
     let mut noise = Noise::new(5);
-    for format in Layout::FORMATS {
+    for format in WeightFormat::ALL {
         // Neither is a whole number of tiles, where blocks allow it.
         let (outputs, columns) = (21, if format.block_len() == 256 { 256 } else { 96 });
         let rows: Vec<Vec<f32>> = (0..outputs).map(|_| noise.values(columns)).collect();
