@@ -280,7 +280,7 @@ struct Twos {
     static constexpr u32 SCALED = 1;
     static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = true;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 8 || (is_gated && rows == 2) ? 1 : 2; }
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool) { return rows == 8 || rows == 2 ? 1 : 2; }
     struct Loaded {
         Words2 codes;
         Words4 scales; // a byte for each 16 inputs of output g, and of g + 8, scales in the low bits; then their factors, d in the low half
