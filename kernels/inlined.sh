@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Says whether the kernels of a program for x86-64 call intrinsics: `kernels/inlined.sh PROGRAM [NM]`. What calls one was compiled without the
-# features that it needs, as a closure that is not inlined is, and takes several times as long. Symbols must be there.
+# features that it needs, as a closure that is not inlined is: decoding by states took 1.7 times as long once. Symbols must be there.
 set -euo pipefail
 
 # A broadcast of a constant may be a call, and what searches bytes for words looks for features by itself.

@@ -222,8 +222,8 @@ def synthesise(source, path, name, file_type):
         writer.add_ssm_time_step_rank(shape["state_heads"])
         writer.add_ssm_inner_size(inner)
         writer.add_uint32(f"{shape['arch']}.full_attention_interval", shape["whole"])
-        quarter = shape["rotated"] // 2 // 3
-        writer.add_rope_dimension_sections([shape["rotated"] // 2 - 2 * quarter, quarter, quarter, 0])
+        third = shape["rotated"] // 2 // 3
+        writer.add_rope_dimension_sections([shape["rotated"] // 2 - 2 * third, third, third, 0])
     copy_tokenizer(writer, source, shape["vocabulary"])
 
     plain = list(floats(shape, random))

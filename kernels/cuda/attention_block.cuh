@@ -38,7 +38,7 @@ YGG_DEVICE u32 two_halves(float x) {
 
 // The first of a head's elements that a block has: it has all, or some of a wider head.
 struct WholeHead {
-    // No member, since one that is always 0 costs a tenth of the instructions.
+    // No member, since one that is always 0 made a seventh more instructions (heads of 128, sm_90a).
     static constexpr u32 from_element = 0;
 };
 struct PartOfHead {

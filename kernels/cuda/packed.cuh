@@ -64,29 +64,33 @@ YGG_DEVICE Scale wide_scale(const Words4& scales, u32 i) {
     return nibble_scale(bits_to_float(i == 0 ? scales.x : scales.z), bits_to_float(i == 0 ? scales.y : scales.w));
 }
 
-// Nibbles with a scale per output and 32 inputs, as a half: value = (code - 8) * scale. A lane's 32 nibbles are 4 words, one for each 16
-// inputs.
-struct Centred {
-    static constexpr bool IS_HALF = false;
-    static constexpr u32 SCALED = 2;
-    static constexpr u32 BLOCKS = 4, BLOCKS_OF_16 = 3, BLOCKS_OF_32 = 2, GATED_BLOCKS = 3;
-    static constexpr bool HAS_OFFSET = false;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
+// A lane's codes of a tile, then what makes weights of them, which four lanes share.
+template <class Codes, class Scales> struct CodesAndScales {
     struct Loaded {
-        Words4 codes;
-        Words2 scales; // of outputs g and g + 8: inputs below 32 in the low half, the others in the high one
+        Codes codes;
+        Scales scales;
     };
     struct Source {
-        const Words4* codes;
-        const Words2* scales;
+        const Codes* codes;
+        const Scales* scales;
     };
     YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
-        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words2*>(scales) + tile * (WARP / 4) + lane() / 4};
+        return {static_cast<const Codes*>(codes) + tile * WARP + lane(), static_cast<const Scales*>(scales) + tile * (WARP / 4) + lane() / 4};
     }
     YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
         to.codes = load_streamed(from.codes + ahead * WARP);
         to.scales = load_streamed(from.scales + ahead * (WARP / 4));
     }
+};
+
+// Nibbles with a scale per output and 32 inputs, as a half: value = (code - 8) * scale. A lane's 32 nibbles are 4 words, one for each 16
+// inputs. Scales are of outputs g and g + 8: of inputs below 32 in the low half, of the others in the high one.
+struct Centred : CodesAndScales<Words4, Words2> {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 4, BLOCKS_OF_16 = 3, BLOCKS_OF_32 = 2, GATED_BLOCKS = 3;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         nibble_fragment(a, word_of(from.codes, k));
 #pragma unroll
@@ -98,23 +102,8 @@ struct Centred {
     }
 };
 
-// Nibbles with four words of scales for two outputs.
-struct NibblesAndWords {
-    struct Loaded {
-        Words4 codes;
-        Words4 scales; // outputs g, g + 8; of each, inputs below 32, then the others
-    };
-    struct Source {
-        const Words4 *codes, *scales;
-    };
-    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
-        return {static_cast<const Words4*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4};
-    }
-    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
-        to.codes = load_streamed(from.codes + ahead * WARP);
-        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
-    }
-};
+// Nibbles with four words of scales: of outputs g and g + 8, of each those of inputs below 32, then of the others.
+using NibblesAndWords = CodesAndScales<Words4, Words4>;
 
 // The same with scale and minimum: value = code * scale + minimum.
 struct Nibbles : NibblesAndWords {
@@ -274,28 +263,14 @@ struct Bytes {
 
 // Codes of 2 bits, with a scale and a minimum of 4 bits each per output and 16 inputs, and factors of both for 256 inputs as halves, which
 // every tile has: value = code * scale * d - minimum * dmin. A lane's 32 codes are two words: bit pair 2 (4 (k % 2) + r) + 16 i of word k / 2 is
-// element i of register r in fragment k.
-struct Twos {
+// element i of register r in fragment k. Scales are a byte for each 16 inputs of output g, and of g + 8, scales in the low bits; then their
+// factors, d in the low half.
+struct Twos : CodesAndScales<Words2, Words4> {
     static constexpr bool IS_HALF = false;
     static constexpr u32 SCALED = 1;
     static constexpr u32 BLOCKS = 2, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = true;
     YGG_DEVICE static constexpr u32 ahead(u32 rows, bool) { return rows == 8 || rows == 2 ? 1 : 2; }
-    struct Loaded {
-        Words2 codes;
-        Words4 scales; // a byte for each 16 inputs of output g, and of g + 8, scales in the low bits; then their factors, d in the low half
-    };
-    struct Source {
-        const Words2* codes;
-        const Words4* scales;
-    };
-    YGG_DEVICE static Source source(const void* codes, const void* scales, u64 tile) {
-        return {static_cast<const Words2*>(codes) + tile * WARP + lane(), static_cast<const Words4*>(scales) + tile * (WARP / 4) + lane() / 4};
-    }
-    YGG_DEVICE static void load(Loaded& to, const Source& from, u32 ahead) {
-        to.codes = load_streamed(from.codes + ahead * WARP);
-        to.scales = load_streamed(from.scales + ahead * (WARP / 4));
-    }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         const u32 word = k < 2 ? from.codes.x : from.codes.y;
 #pragma unroll
