@@ -553,9 +553,10 @@ YGG_KERNEL(ygg_linear_f32, YggLinear, YGG_LINEAR_THREADS) {
 
 namespace ygg {
 
-// Up to 16 rows, as a few of them where registers have room for what a gated pair needs.
+// Up to 16 rows, as a few of them where registers have room for what a gated pair needs: not with offsets, nor with a scale for each fragment
+// where a lane loads more than eight words of a tile.
 template <class Format, bool GATED> YGG_DEVICE void linear_of_16(const YggLinear& p) {
-    if constexpr (GATED && (Format::HAS_OFFSET || Format::SCALED == 1))
+    if constexpr (GATED && (Format::HAS_OFFSET || (Format::SCALED == 1 && sizeof(typename Format::Loaded) > 32)))
         wide_linear<Format, 2, GATED>(p);
     else
         linear<Format, 2, GATED>(Dense<2>{p});

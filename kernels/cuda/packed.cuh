@@ -185,18 +185,14 @@ struct FivesWide {
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return wide_scale(from.scales[half], i); }
 };
 
-// Nibbles that choose among 16 numbers, with a scale per output and 32 inputs, as f32.
-struct Chosen : NibblesAndWords {
+// Floats of 4 bits, a sign, two bits of exponent and one of mantissa, counted in halves, with a scale per output and 16 inputs, as bf16: of
+// outputs g and g + 8 two words each, the first inputs in the low half.
+struct Floats : NibblesAndWords {
     static constexpr bool IS_HALF = false;
-    static constexpr u32 SCALED = 2;
+    static constexpr u32 SCALED = 1;
     static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = false;
     YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
-    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return {bits_to_float(word_of(from.scales, 2 * half + i)), 0.0f}; }
-};
-
-// Floats of 4 bits: a sign, two bits of exponent and one of mantissa, counted in halves.
-struct Floats : Chosen {
     // The same bits in a bf16 are a number so many times less.
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         const u32 word = word_of(from.codes, k);
@@ -207,10 +203,19 @@ struct Floats : Chosen {
             a[r] = fma_bf16(small, 0x7F007F00u, 0x80008000u); // 2^127; and -0, which changes nothing
         }
     }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) {
+        const u32 two = word_of(from.scales, 2 * half + i / 2);
+        return {bits_to_float(i % 2 == 0 ? two << 16 : two & 0xFFFF0000u), 0.0f};
+    }
 };
 
-// The uneven steps of IQ4_NL and IQ4_XS, signed bytes.
-struct Steps : Chosen {
+// Nibbles that choose among the uneven steps of IQ4_NL and IQ4_XS, signed bytes, with a scale per output and 32 inputs, as f32.
+struct Steps : NibblesAndWords {
+    static constexpr bool IS_HALF = false;
+    static constexpr u32 SCALED = 2;
+    static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
+    static constexpr bool HAS_OFFSET = false;
+    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         const u32 word = word_of(from.codes, k);
         // Bytes r of the first and of the second: the steps of nibbles r and r + 4.
@@ -224,6 +229,7 @@ struct Steps : Chosen {
         const u32 low = select_bytes(0xBFAD9881u, 0xF6EADDCFu, by), high = select_bytes(0x26190D01u, 0x71594535u, by);
         return masked_xor(low ^ high, select_bytes(0, 0xFFFFFFFFu, nibbles >> 1 & 0x4444u), low);
     }
+    YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return {bits_to_float(word_of(from.scales, 2 * half + i)), 0.0f}; }
 };
 
 // Signed bytes with a scale per output and 32 inputs, as halves. A lane's 32 bytes are 8 words, two for each 16 inputs: registers 0

@@ -18,6 +18,7 @@ mod iq4_nl;
 mod iq4_xs;
 mod k_scales;
 mod mxfp4;
+mod nvfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -40,8 +41,8 @@ use std::fmt;
 pub(crate) struct Spec {
     /// Lower-case name, as ggml spells it.
     pub(crate) name: &'static str,
-    /// Number of the element type in GGUF.
-    pub(crate) ggml_type: u32,
+    /// Number of the element type in GGUF, if files have the format so.
+    pub(crate) ggml_type: Option<u32>,
     /// Elements in a block.
     pub(crate) block_len: usize,
     /// Bytes of a block in a file.
@@ -183,6 +184,8 @@ formats! {
         IQ4_XS = iq4_xs::SPEC,
         /// Blocks of 32: a power of two `d`, 32 floats of 4 bits `q`; value `q * d`.
         MXFP4 = mxfp4::SPEC,
+        /// Blocks of 32: each 16 floats of 4 bits `q` have a bf16 scale `d`; value `q * d`.
+        NVFP4 = nvfp4::SPEC,
         /// Blocks of 256: f16 unit `d`; each 8 magnitudes `v` (8, 25 or 43) are one of 256 vectors, with signs; each 32 have
         /// a 4-bit `s`; value `v * (2 s + 1) * d / 8`.
         IQ2_XXS as IQ2_XS = iq2_xxs::SPEC,
@@ -228,14 +231,19 @@ impl WeightFormat {
         self.spec().name
     }
 
-    /// Number of the element type in GGUF.
-    pub const fn ggml_type(self) -> u32 {
+    /// Number of the element type in GGUF; `None` where files have the format in other blocks.
+    pub const fn ggml_type(self) -> Option<u32> {
         self.spec().ggml_type
     }
 
     /// The format of an element type of GGUF, if it is one of ours.
     pub fn of_ggml_type(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.ggml_type() == number)
+        Self::ALL.into_iter().find(|format| format.ggml_type() == Some(number))
+    }
+
+    /// The formats that GGUF files have as they are, in declaration order.
+    pub fn of_gguf() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.into_iter().filter(|format| format.ggml_type().is_some())
     }
 
     /// Whether every element is a floating-point number of its own.

@@ -185,9 +185,11 @@ pub(crate) struct InspectArgs {
 }
 
 fn weight_format(name: &str) -> Result<WeightFormat, String> {
-    let known = || WeightFormat::ALL.map(WeightFormat::name).join(", ");
-    let found = WeightFormat::ALL.into_iter().find(|format| format.name() == name);
-    found.ok_or_else(|| format!("expected one of {}", known()))
+    let mut written = WeightFormat::of_gguf();
+    let known: Vec<&str> = written.clone().map(WeightFormat::name).collect();
+    written
+        .find(|format| format.name() == name)
+        .ok_or_else(|| format!("expected one of {}", known.join(", ")))
 }
 
 #[derive(Debug, Args)]

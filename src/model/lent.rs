@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, iter, ops::Range};
 
-use super::{Scaled, Scales, TensorInfo, TensorTable, small_floats::Matrices};
+use super::{Scaled, Scales, TensorInfo, TensorTable, float8, nvfp4};
 use crate::{
     ir::{Elements, WeightSpec},
     storage::MappedFile,
@@ -85,23 +85,25 @@ impl LentWeight {
         let row = |r: usize| first + order.as_ref().map_or(r, |order| order[r] as usize) * row_step;
         if let Some(scales) = &info.scales {
             let lent = lend_scales(files, scales);
+            let mut gathered = Vec::with_capacity(rows * bytes_of(*columns));
             let rows = (0..*rows).map(row);
-            let matrices = match scales.of {
-                Scaled::Mxfp4 => {
-                    return Cow::Owned(rows.flat_map(|first| joined(whole, lent, first, *columns)).collect());
-                }
+            match scales.of {
+                Scaled::Mxfp4 => rows.for_each(|first| gathered.extend(joined(whole, lent, first, *columns))),
                 Scaled::Float8 { format, rows: high, columns: wide } => {
-                    Matrices::of_float8(&info.shape, whole, (format, [high, wide]), lent)
+                    let matrices = float8::Matrices::new(&info.shape, whole, (format, [high, wide]), lent);
+                    rows.for_each(|first| matrices.push_row(first, column_step, *columns, &mut gathered));
                 }
                 Scaled::Nvfp4 { is_divisor, .. } => {
                     let by = lend_whole(files, scales).and_then(|bytes| bytes.first_chunk());
                     let by = f32::from_le_bytes(*by.expect("it was found when the parts were joined"));
-                    Matrices::of_nvfp4(&info.shape, whole, lent, by, is_divisor)
+                    let parts = nvfp4::Apart { codes: whole, scales: lent, whole: by, is_divisor };
+                    rows.for_each(|first| nvfp4::push_blocks(&parts, first..first + columns, &mut gathered));
                 }
-                Scaled::Nvfp4InBlocks => Matrices::of_nvfp4_blocks(&info.shape, whole, lent),
-            };
-            let mut gathered = Vec::with_capacity(2 * columns * rows.len());
-            rows.for_each(|first| matrices.push_row(first, column_step, *columns, &mut gathered));
+                Scaled::Nvfp4InBlocks => {
+                    let parts = nvfp4::InBlocks::new(whole, lent);
+                    rows.for_each(|first| nvfp4::push_blocks(&parts, first..first + columns, &mut gathered));
+                }
+            }
             return Cow::Owned(gathered);
         }
         let mut gathered = Vec::with_capacity(rows * bytes_of(*columns));

@@ -47,7 +47,7 @@ pub enum Scaled {
         /// Columns of a block.
         columns: usize,
     },
-    /// NVFP4, which is read as BF16: a float of 8 bits for each 16 elements of a row, and an F32 for all.
+    /// NVFP4: a float of 8 bits for each 16 elements of a row, and an F32 for all.
     Nvfp4 {
         /// Which of the model's files the number for all lies in.
         file: usize,
@@ -56,7 +56,7 @@ pub enum Scaled {
         /// Whether scales are divided by it, else multiplied.
         is_divisor: bool,
     },
-    /// NVFP4 with its scales in front of the codes of its blocks, read as BF16: an F32 for each matrix, or none.
+    /// NVFP4 with its scales in front of the codes of its blocks: an F32 for each matrix, or none.
     Nvfp4InBlocks,
 }
 

@@ -19,7 +19,7 @@ use yggc::{
 use crate::tiny_model::{Class, Dice, bits, everything, is_slow, loading, models, session, tested_tiers};
 
 /// Logits after every token of a text.
-fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
+pub(crate) fn logits(set: &Arc<ExecutableSet>, text: &[u32], threads: usize) -> Vec<Vec<f32>> {
     let mut rows = Vec::new();
     let mut session = session(set, text.len().max(2), 1, threads);
     session.score(text, |_, logits| rows.push(logits.to_vec())).expect("it fits");
@@ -66,7 +66,7 @@ fn spread(logits: &[Vec<f32>], what: &str) -> f32 {
 
 /// Compares on the whole where activations are int8 or the cache is q8. Where a difference before the rounding makes
 /// another code, a 127th of the largest value of its block, some logit moves far.
-fn compare_on_the_whole(expected: &[Vec<f32>], found: &[Vec<f32>], what: &str) {
+pub(crate) fn compare_on_the_whole(expected: &[Vec<f32>], found: &[Vec<f32>], what: &str) {
     let spread = spread(expected, what);
     let squares: f32 =
         expected.iter().flatten().zip(found.iter().flatten()).map(|(e, f)| (e - f).powi(2)).sum();

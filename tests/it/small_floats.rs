@@ -1,20 +1,24 @@
-//! Models whose matrices are floats of 8 or of 4 bits: every weight is, bit for bit, that of a model with the products
-//! of elements and scales in BF16, which is how transformers and compressed-tensors dequantise them.
+//! Models whose matrices are floats of 8 or of 4 bits: every weight has, bit for bit, the value that it has in a model with
+//! the products of elements and scales: of 8 bits in BF16, as transformers dequantises them, and of 4 bits in F32, with
+//! scales that are rounded to BF16.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::{Value, json};
-use ygg_kernels::WeightFormat;
+use ygg_kernels::{KvFormat, Tier, WeightFormat};
 use yggc::{
-    ir::WeightId,
+    ir::{WeightId, WeightSpec},
     model::{
         Model, ModelError,
         gguf::{DATA_ALIGNMENT, TensorRecord, Value as GgufValue, encode_header, parse},
     },
 };
 
-use crate::tiny_model::Dice;
+use crate::{
+    backends::{compare_on_the_whole, logits},
+    tiny_model::{Class, Dice, TinyModel},
+};
 
 type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
@@ -40,12 +44,17 @@ fn value_of_four(code: u8) -> f32 {
     if code < 8 { magnitude } else { -magnitude }
 }
 
+/// To the nearest bf16.
+fn to_bf16(x: f32) -> f32 {
+    half::bf16::from_f32(x).to_f32()
+}
+
 fn rounded(numbers: impl Iterator<Item = f32>) -> Vec<u8> {
     numbers.map(half::bf16::from_f32).flat_map(half::bf16::to_le_bytes).collect()
 }
 
-/// A matrix of random floats as a folder has it: its parts by what follows its name without `weight`, and in BF16.
-type Coded = (Vec<(String, (Dtype, Vec<usize>, Vec<u8>))>, Vec<u8>);
+/// A matrix of random floats as a folder has it: its parts by what follows its name without `weight`, and its values.
+type Coded = (Vec<(String, (Dtype, Vec<usize>, Vec<u8>))>, (Dtype, Vec<u8>));
 
 /// Floats of 8 bits whose blocks have so many rows and columns, 0 for all.
 fn float8(shape: &[usize], suffix: &str, block: [usize; 2], of_scales: Dtype, dice: &mut Dice) -> Coded {
@@ -73,22 +82,25 @@ fn float8(shape: &[usize], suffix: &str, block: [usize; 2], of_scales: Dtype, di
         ("input_scale".to_owned(), (Dtype::F32, vec![], 1f32.to_le_bytes().to_vec())),
         ("weight".to_owned(), (Dtype::F8_E4M3, shape.to_vec(), codes)),
     ];
-    (parts, numbers)
+    (parts, (Dtype::BF16, numbers))
 }
 
 /// NVFP4, by the names of compressed-tensors or of ModelOpt.
-fn nvfp4(shape: &[usize], is_packed: bool, dice: &mut Dice) -> Coded {
+/// Scales are of any code, or, if they are `tame`, so that weights are below a fifth.
+fn nvfp4(shape: &[usize], is_packed: bool, tame: bool, dice: &mut Dice) -> Coded {
     let [rows, columns] = *shape else { panic!("{shape:?} is no matrix") };
-    let whole = if is_packed { 3000.0 } else { 1.0 / 3000.0 };
-    let scales: Vec<u8> = (0..rows * columns / 16).map(|_| dice.below(0x7f) as u8).collect();
+    let whole = if tame { 60.0 } else { 3000.0 };
+    let whole = if is_packed { whole } else { 1.0 / whole };
+    let any = |dice: &mut Dice| if tame { 0x30 + dice.below(0x11) as u8 } else { dice.below(0x7f) as u8 };
+    let scales: Vec<u8> = (0..rows * columns / 16).map(|_| any(dice)).collect();
     let codes: Vec<u8> = (0..rows * columns / 2).map(|_| dice.below(256) as u8).collect();
     let of_group = |at: usize| {
         let scale = value(scales[at / 16]);
-        if is_packed { scale / whole } else { scale * whole }
+        to_bf16(if is_packed { scale / whole } else { scale * whole })
     };
     let numbers =
         (0..rows * columns).map(|at| value_of_four(codes[at / 2] >> (at % 2 * 4) & 15) * of_group(at));
-    let numbers = rounded(numbers);
+    let numbers = numbers.flat_map(f32::to_le_bytes).collect();
     let number = |x: f32, shape| (Dtype::F32, shape, x.to_le_bytes().to_vec());
     let names = if is_packed {
         [("weight_packed", vec![]), ("weight_global_scale", vec![1]), ("input_global_scale", vec![1])]
@@ -102,11 +114,11 @@ fn nvfp4(shape: &[usize], is_packed: bool, dice: &mut Dice) -> Coded {
         (of_whole.to_owned(), number(whole, shape)),
         (of_inputs.to_owned(), number(1.0, inputs)),
     ];
-    (parts, numbers)
+    (parts, (Dtype::F32, numbers))
 }
 
 /// A family's folder with matrices coded by `code`, which of the shape of one gives none if it stays as it is; and with
-/// those in BF16.
+/// their values.
 fn both(family: &str, method: &str, code: &dyn Fn(&[usize], &mut Dice) -> Option<Coded>) -> [Model; 2] {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family);
     let stored = fs::read(from.join("model.safetensors")).expect("the family is there");
@@ -118,7 +130,7 @@ fn both(family: &str, method: &str, code: &dyn Fn(&[usize], &mut Dice) -> Option
     for (name, tensor) in SafeTensors::deserialize(&stored).expect("safetensors").tensors() {
         let shape = tensor.shape().to_vec();
         let is_coded = name.contains("proj") && !name.ends_with("bias");
-        let Some((parts, numbers)) = is_coded.then(|| code(&shape, &mut dice)).flatten() else {
+        let Some((parts, (dtype, numbers))) = is_coded.then(|| code(&shape, &mut dice)).flatten() else {
             let same = (tensor.dtype(), shape, tensor.data().to_vec());
             plain.insert(name.clone(), same.clone());
             coded.insert(name, same);
@@ -131,7 +143,7 @@ fn both(family: &str, method: &str, code: &dyn Fn(&[usize], &mut Dice) -> Option
             let named = named.or_else(|| Some(format!("{name}{}", of.strip_prefix("weight")?)));
             coded.extend(named.map(|name| (name, part)));
         }
-        plain.insert(name, (Dtype::BF16, shape, numbers));
+        plain.insert(name, (dtype, shape, numbers));
     }
     let plain = write(place.path(), &config, &plain).expect("it opens");
     // Mapped files stay as they are: the next ones are others.
@@ -143,7 +155,12 @@ fn both(family: &str, method: &str, code: &dyn Fn(&[usize], &mut Dice) -> Option
 fn are_equal(what: &str, [plain, coded]: [Model; 2]) {
     assert_eq!(plain.graph.weights().len(), coded.graph.weights().len());
     for id in (0..).map(WeightId).take(plain.graph.weights().len()) {
-        let [a, b] = [&plain, &coded].map(|model| model.weights.bytes(id).into_owned());
+        let [a, b] = [&plain, &coded].map(|model| {
+            let WeightSpec { format, rows, columns, .. } = *model.graph.weight(id);
+            let mut values = vec![f32::NAN; rows * columns];
+            format.dequantise_row(&model.weights.bytes(id), &mut values);
+            values
+        });
         assert!(a == b, "{what}: {:?}", plain.graph.weight(id));
     }
 }
@@ -167,7 +184,7 @@ fn weights_are_the_products_of_elements_and_scales() {
 fn weights_of_nvfp4_are_products_with_two_scales() {
     for (family, is_packed) in [("llama", true), ("phi3", true), ("qwen3", false), ("gemma2", false)] {
         let code = |shape: &[usize], dice: &mut Dice| {
-            (shape.len() == 2 && shape[1].is_multiple_of(16)).then(|| nvfp4(shape, is_packed, dice))
+            (shape.len() == 2 && shape[1].is_multiple_of(32)).then(|| nvfp4(shape, is_packed, false, dice))
         };
         let models = both(family, if is_packed { "compressed-tensors" } else { "modelopt" }, &code);
         let [plain, coded] = models.each_ref().map(|model| model.fingerprint());
@@ -176,7 +193,31 @@ fn weights_of_nvfp4_are_products_with_two_scales() {
     }
 }
 
-/// The number of NVFP4 in GGUF files.
+/// Kernels of every tier read such weights as they are: logits are those of the values in F32.
+#[test]
+fn models_in_nvfp4_compute_what_their_values_do() {
+    let code = |shape: &[usize], dice: &mut Dice| {
+        (shape.len() == 2 && shape[1].is_multiple_of(32)).then(|| nvfp4(shape, true, true, dice))
+    };
+    let [plain, coded] = both("llama", "compressed-tensors", &code);
+    let formats = coded.graph.weights().iter().filter(|weight| weight.format == WeightFormat::NVFP4);
+    assert!(formats.count() >= 14, "matrices of two layers");
+    let text = Dice::new(3).tokens(40, plain.config.vocabulary);
+    let [plain, coded] = [(plain, WeightFormat::F32), (coded, WeightFormat::NVFP4)]
+        .map(|(model, format)| TinyModel::of(format.to_string(), model, format));
+    let build = |model: &TinyModel, class| model.build(class, KvFormat::F32, vec![1, 8, 32]);
+    let expected = logits(&build(&plain, Class::native(Tier::Reference)), &text, 1);
+    for class in coded.classes() {
+        compare_on_the_whole(
+            &expected,
+            &logits(&build(&coded, class), &text, 2),
+            &format!("NVFP4 on {class}"),
+        );
+    }
+}
+
+/// The numbers of F32 and of NVFP4 in GGUF files.
+const F32: u32 = 0;
 const NVFP4: u32 = 40;
 
 /// A tensor of a GGUF file: its shape, outermost first, the number of its type and its bytes.
@@ -208,7 +249,7 @@ fn write_gguf(metadata: &BTreeMap<String, GgufValue>, tensors: &GgufTensors) -> 
     Model::open(&path)
 }
 
-/// The GGUF file of a family with its matrices in NVFP4, and with those in BF16. `numbers` is what follows the names of
+/// The GGUF file of a family with its matrices in NVFP4, and with their values. `numbers` is what follows the names of
 /// the tensors of numbers; without them no matrix has any.
 fn both_of_gguf(family: &str, numbers: Option<&str>) -> (BTreeMap<String, GgufValue>, [GgufTensors; 2]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/families").join(family);
@@ -218,7 +259,8 @@ fn both_of_gguf(family: &str, numbers: Option<&str>) -> (BTreeMap<String, GgufVa
     for (name, info) in file.tensors {
         let base = name.strip_suffix(".weight").filter(|_| info.shape.len() > 1 && name.contains("blk."));
         let (Some(base), Some(0)) = (base, info.shape.last().map(|columns| columns % 64)) else {
-            let same = (info.shape, info.format.ggml_type(), whole[info.bytes].to_vec());
+            let number = info.format.ggml_type().expect("a number of its file");
+            let same = (info.shape, number, whole[info.bytes].to_vec());
             plain.insert(name.clone(), same.clone());
             coded.insert(name, same);
             continue;
@@ -232,17 +274,17 @@ fn both_of_gguf(family: &str, numbers: Option<&str>) -> (BTreeMap<String, GgufVa
             let code = block[4 + 8 * group + place % 8] >> (place / 8 * 4) & 15;
             let scale = block[group] & 0x7f;
             let whole = if numbers.is_some() { wholes[at * matrices / elements] } else { 1.0 };
-            value_of_four(code) * (if scale == 0x7f { 0.0 } else { value(scale) } * whole)
+            value_of_four(code) * to_bf16(if scale == 0x7f { 0.0 } else { value(scale) } * whole)
         });
         let of_numbers: Vec<u8> = wholes.iter().flat_map(|whole| whole.to_le_bytes()).collect();
         for (suffix, bytes) in numbers.into_iter().flat_map(|suffix| {
             let inputs = suffix.replace("scale", "input_scale");
             [(suffix.to_owned(), of_numbers.clone()), (inputs, of_numbers.clone())]
         }) {
-            coded.insert(format!("{base}{suffix}"), (vec![matrices], WeightFormat::F32.ggml_type(), bytes));
+            coded.insert(format!("{base}{suffix}"), (vec![matrices], F32, bytes));
         }
-        let bf16 = WeightFormat::BF16.ggml_type();
-        plain.insert(name.clone(), (info.shape.clone(), bf16, rounded(products)));
+        let products = products.flat_map(f32::to_le_bytes).collect();
+        plain.insert(name.clone(), (info.shape.clone(), F32, products));
         coded.insert(name, (info.shape, NVFP4, blocks));
     }
     (file.metadata, [plain, coded])

@@ -523,7 +523,7 @@ static float of_twos(const u8* codes, const u8* scales, u32 n, u32 k) {
 static float of_floats(const u8* codes, const u8* scales, u32 n, u32 k) {
     const u32 code = static_cast<u32>(nibble_code(codes, n, k));
     const float magnitude = code % 8 < 2 ? static_cast<float>(code % 8) : std::ldexp(1.0f + static_cast<float>(code % 2) / 2, static_cast<int>(code % 8 / 2));
-    return (code < 8 ? magnitude : -magnitude) * at<float>(scales, n % 8 * 4 + n / 8 * 2 + k / 32);
+    return (code < 8 ? magnitude : -magnitude) * bfloat_value(at<u16>(scales, n % 8 * 8 + n / 8 * 4 + k / 16));
 }
 static float of_steps(const u8* codes, const u8* scales, u32 n, u32 k) {
     static const float steps[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -545,7 +545,7 @@ static const Layout LAYOUTS[] = {
 
 // Random codes, and scales as small as what they multiply is large.
 static void fill(const Layout& layout, std::vector<u8>& codes, std::vector<u8>& scales) {
-    const bool is_sixteen = layout.scale_bytes == 0, is_half = std::strcmp(layout.name, "f16") == 0, is_wide = std::strstr(layout.name, "wide") || std::strcmp(layout.name, "floats") == 0 || std::strcmp(layout.name, "steps") == 0, is_bytes_wide = std::strcmp(layout.name, "bytes_wide") == 0;
+    const bool is_sixteen = layout.scale_bytes == 0, is_half = std::strcmp(layout.name, "f16") == 0, is_wide = std::strstr(layout.name, "wide") || std::strcmp(layout.name, "steps") == 0, is_bytes_wide = std::strcmp(layout.name, "bytes_wide") == 0, is_floats = std::strcmp(layout.name, "floats") == 0;
     for (std::size_t i = 0; i + 1 < codes.size(); i += 2) {
         // Numbers between a half and 4, of either sign.
         const u16 bits = static_cast<u16>(is_half ? (dice() & 0x83ffu) | ((14 + dice() % 3) << 10) : (dice() & 0x807fu) | ((126 + dice() % 3) << 7));
@@ -557,7 +557,9 @@ static void fill(const Layout& layout, std::vector<u8>& codes, std::vector<u8>& 
     for (std::size_t i = 0; i + 3 < scales.size(); i += 4) {
         const u32 two_halves = ((dice() & 0x83ff83ffu) | (7u + dice() % 3) << 10 | (9u + dice() % 3) << 26);
         const bool is_of_groups = std::strcmp(layout.name, "twos") == 0 && i % 16 < 8;
-        const u32 word = is_of_groups ? static_cast<u32>(dice()) : is_wide ? std::bit_cast<u32>(number() * 0.05f) : two_halves;
+        const auto bfloat = [] { return std::bit_cast<u32>(number() * 0.05f) & 0xffff0000u; };
+        const u32 of_scales = is_floats ? bfloat() | bfloat() >> 16 : is_wide ? std::bit_cast<u32>(number() * 0.05f) : two_halves;
+        const u32 word = is_of_groups ? static_cast<u32>(dice()) : of_scales;
         std::memcpy(&scales[i], &word, 4);
     }
 }
@@ -647,7 +649,7 @@ static void product_is_that_of_loops(const Layout& layout, u32 columns, u32 outp
                 run(name.c_str(), {launched, 1, 1}, YGG_LINEAR_THREADS, shared, linear);
                 // Rows are asked for once for the outputs of a block, whatever their number. A block that asks a tile ahead does so after its last
                 // one, too.
-                const bool is_ahead = width == 8 || (!is_wide && !is_large);
+                const bool is_ahead = width == 8 || (!is_wide && !is_large && std::strcmp(layout.name, "floats") != 0);
                 const u32 past_end = is_ahead ? std::min<u32>(YGG_SPLIT_K, tiles_k) * launched : 0;
                 asks_for_no_more(name, weights + 2.0 * (width * YGG_TILE_K * (tiles_k * blocks + past_end)));
                 if (pairs > 1) {

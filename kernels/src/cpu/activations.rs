@@ -44,13 +44,16 @@ pub(super) enum Layout {
 }
 
 /// Activations as bytes. A row of a block is 32 codes, then what sums of products start from: minus the product of the
-/// weights' bias and the sum of the codes. Where a scale is for 32 inputs, the f32 scale and the f32 product of the
-/// scale and the sum of the codes follow. Where it is for 256, there are two starts, for 16 inputs each if weights have
-/// groups of 16, else the first for all 32; and [`SUMS`] bytes a row follow the eight blocks of the group.
+/// weights' bias and the sum of the codes. Where a scale is for 32 inputs, the f32 scale follows, then the f32 product of
+/// the scale and the sum of the codes, or, if weights have groups of 16, the start of the second of them. Where it is for
+/// 256, there are two starts, for 16 inputs each if weights have groups of 16, else the first for all 32; and [`SUMS`]
+/// bytes a row follow the eight blocks of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Coded {
-    /// Weights that share an integer scale, if activations share theirs by 256.
-    pub(super) group_len: Option<usize>,
+    /// Whether activations share a scale by 256, else by 32.
+    pub(super) by_256: bool,
+    /// Weights that share a scale.
+    pub(super) group_len: usize,
     /// What weights' codes are above their values.
     pub(super) bias: u8,
     /// Whether a start is two numbers of 16 bits: for the first two and the last two of every four inputs.
@@ -65,11 +68,17 @@ impl Coded {
     /// Place of the product of the scale and the sum of the codes.
     pub(super) const SCALED_SUM: usize = BLOCK + 8;
 
+    /// Place of the start of a second group of 16 inputs.
+    pub(super) const fn second_start(by_256: bool) -> usize {
+        if by_256 { Self::START + 4 } else { Self::SCALED_SUM }
+    }
+
     fn of(coding: Coding, products: ByteProducts) -> Self {
         let is_signed = products.signs_wide() && is_wide(coding.bits, coding.meaning);
         let bias = if is_signed { 0 } else { bias(coding.meaning) };
         Self {
-            group_len: coding.has_groups().then_some(coding.group_len()),
+            by_256: coding.has_groups(),
+            group_len: coding.group_len(),
             bias,
             is_split: products.is_split(),
         }
@@ -106,15 +115,15 @@ impl Layout {
             Self::F32 => 4 * BLOCK,
             Self::F32Sums => F32_ROW,
             Self::Bf16 | Self::Bf16Tiles => 2 * BLOCK,
-            Self::Coded(Coded { group_len: None, .. }) => Coded::SCALED_SUM + 4,
-            Self::Coded(Coded { group_len: Some(_), .. }) => Coded::SCALE + 4,
+            Self::Coded(Coded { by_256: false, .. }) => Coded::SCALED_SUM + 4,
+            Self::Coded(Coded { by_256: true, .. }) => Coded::SCALE + 4,
         }
     }
 
     /// Bytes of one row after each eight blocks.
     pub(super) const fn tail_bytes(self) -> usize {
         match self {
-            Self::Coded(Coded { group_len: Some(_), .. }) => SUMS,
+            Self::Coded(Coded { by_256: true, .. }) => SUMS,
             _ => 0,
         }
     }

@@ -80,7 +80,7 @@ fn write_chunk<V: Vector>(
     scratch: &mut [u8],
 ) {
     let (blocks, _) = values.as_chunks::<BLOCK>();
-    let whole = coded.group_len.map(|_| scale_and_inverse(largest(values)));
+    let whole = coded.by_256.then(|| scale_and_inverse(largest(values)));
     let mut sums = [0_i16; 16];
     for (b, block) in blocks.iter().enumerate().take(len / BLOCK) {
         let (scale, inverse) = whole.unwrap_or_else(|| scale_and_inverse(largest(block)));
@@ -96,21 +96,18 @@ fn write_chunk<V: Vector>(
         let [first, last] = pairs.map(|[a, b]| i32::from(a + b));
         let mut write = |at: usize, bytes: [u8; 4]| to[at - BLOCK..at - BLOCK + 4].copy_from_slice(&bytes);
         let both = [pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1]];
-        match coded.group_len {
-            Some(16) => {
-                write(Coded::START, start(coded, pairs[0]));
-                write(Coded::START + 4, start(coded, pairs[1]));
-                (sums[2 * b], sums[2 * b + 1]) = (first as i16, last as i16);
-            }
-            Some(_) => {
-                write(Coded::START, start(coded, both));
-                sums[b] = (first + last) as i16;
-            }
-            None => {
-                write(Coded::START, start(coded, both));
-                write(Coded::SCALE, scale.to_ne_bytes());
-                write(Coded::SCALED_SUM, (scale * (first + last) as f32).to_ne_bytes());
-            }
+        let is_halved = coded.group_len == 16;
+        write(Coded::START, start(coded, if is_halved { pairs[0] } else { both }));
+        if is_halved {
+            write(Coded::second_start(coded.by_256), start(coded, pairs[1]));
+        }
+        match (coded.by_256, is_halved) {
+            (true, true) => (sums[2 * b], sums[2 * b + 1]) = (first as i16, last as i16),
+            (true, false) => sums[b] = (first + last) as i16,
+            (false, _) => write(Coded::SCALE, scale.to_ne_bytes()),
+        }
+        if !coded.by_256 && !is_halved {
+            write(Coded::SCALED_SUM, (scale * (first + last) as f32).to_ne_bytes());
         }
     }
     if let Some((scale, _)) = whole {

@@ -13,14 +13,14 @@
 //! | [`Nibbles`](Layout::Nibbles) | `q4_1` | the same, 0 is zero | f16 scale and minimum per output and 32 inputs |
 //! | [`NibblesWide`](Layout::NibblesWide) | `q4_k` | the same | f32 scale and minimum per output and 32 inputs |
 //! | [`FivesWide`](Layout::FivesWide) | `q5_k`, `q5_1` | the same, then a word of fifth bits, that of element `i` of register `r` in fragment `k` at `4 k + r + 16 i` | the same |
-//! | [`Floats`](Layout::Floats) | `mxfp4` | the same | f32 scale per output and 32 inputs |
-//! | [`Steps`](Layout::Steps) | `iq4_nl`, `iq4_xs` | the same | the same |
+//! | [`Floats`](Layout::Floats) | `mxfp4`, `nvfp4` | the same | bf16 scale per output and 16 inputs |
+//! | [`Steps`](Layout::Steps) | `iq4_nl`, `iq4_xs` | the same | f32 scale per output and 32 inputs |
 //! | [`Twos`](Layout::Twos) | `q2_k` | 2 words, bit pair `4 (k % 2) + r + 8 i` of word `k / 2` is element `i` of register `r` in fragment `k` | 4 bits of scale and of minimum per output and 16 inputs, f16 factors of both per output |
 //! | [`Bytes`](Layout::Bytes) | `q8_0`, `q5_0` | 8 words, registers 0 and 1, then 2 and 3 | f16 scale per output and 32 inputs |
 //! | [`BytesWide`](Layout::BytesWide) | `q6_k`, `q3_k`, `iq1`, `iq2`, `iq3` | the same, of at most 7 bits | f32 scale per output and 16 inputs |
 //! | [`F32`](Layout::F32) | f32 | rows as they are | none |
 
-use half::f16;
+use half::{bf16, f16};
 
 use crate::{
     Matrix, WeightFormat,
@@ -37,7 +37,7 @@ const TILE_N: usize = abi::YGG_TILE_N as usize;
 const LANES: usize = abi::YGG_WARP as usize;
 /// Inputs of a fragment.
 const FRAGMENT_K: usize = 16;
-/// Inputs with one scale, but for [`Layout::BytesWide`].
+/// Inputs with one scale in most layouts; in the others [`FRAGMENT_K`].
 const SCALED: usize = 32;
 /// Bytes of a tile's nibbles.
 const NIBBLES: usize = TILE_K * TILE_N / 2;
@@ -61,7 +61,7 @@ pub enum Layout {
     FivesWide,
     /// 2 bits, scale and minimum as 4 bits each of 16 inputs, with halves that multiply them.
     Twos,
-    /// 4 bits that are floats (E2M1), scales as f32.
+    /// 4 bits that are floats (E2M1), scales as bf16 of 16 inputs each.
     Floats,
     /// 4 bits that choose one of 16 uneven steps, scales as f32.
     Steps,
@@ -98,7 +98,7 @@ impl Layout {
             WeightFormat::Q4_1 => Self::Nibbles,
             WeightFormat::Q4_K => Self::NibblesWide,
             WeightFormat::Q5_K | WeightFormat::Q5_1 => Self::FivesWide,
-            WeightFormat::MXFP4 => Self::Floats,
+            WeightFormat::MXFP4 | WeightFormat::NVFP4 => Self::Floats,
             WeightFormat::IQ4_NL | WeightFormat::IQ4_XS => Self::Steps,
             WeightFormat::Q2_K => Self::Twos,
             WeightFormat::Q8_0 | WeightFormat::Q5_0 => Self::Bytes,
@@ -200,7 +200,8 @@ impl Layout {
             Self::F32 => (4 * ELEMENTS, 0),
             Self::Bf16 | Self::F16 => (2 * ELEMENTS, 0),
             Self::Centred => (ELEMENTS / 2, ELEMENTS / SCALED * 2),
-            Self::Nibbles | Self::Floats | Self::Steps => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
+            Self::Nibbles | Self::Steps => (ELEMENTS / 2, ELEMENTS / SCALED * 4),
+            Self::Floats => (ELEMENTS / 2, ELEMENTS / FRAGMENT_K * 2),
             Self::NibblesWide => (ELEMENTS / 2, ELEMENTS / SCALED * 8),
             Self::FivesWide => (NIBBLES + ELEMENTS / 8, ELEMENTS / SCALED * 8),
             Self::Twos => (ELEMENTS / 4, 2 * TILE_N * size_of::<u32>()),
@@ -500,7 +501,7 @@ impl Tile<'_> {
                     bytes.copy_from_slice(&f16::from_f32(d).to_le_bytes());
                 }
             }
-            Layout::Floats | Layout::Steps => {
+            Layout::Steps => {
                 for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
                     let (d, _) = self.scale_min(i / 4 + i / 2 % 2 * 8, i % 2 * SCALED);
                     bytes.copy_from_slice(&d.to_le_bytes());
@@ -517,6 +518,12 @@ impl Tile<'_> {
                 }
             }
             // [g][g or g + 8][16 inputs]
+            Layout::Floats => {
+                for (i, bytes) in scales.chunks_exact_mut(2).enumerate() {
+                    let (d, _) = self.scale_min(i / 8 + i / 4 % 2 * 8, i % 4 * FRAGMENT_K);
+                    bytes.copy_from_slice(&bf16::from_f32(d).to_le_bytes());
+                }
+            }
             Layout::BytesWide => {
                 for (i, bytes) in scales.chunks_exact_mut(4).enumerate() {
                     let (d, _) = self.scale_min(i / 8 + i / 4 % 2 * 8, i % 4 * FRAGMENT_K);

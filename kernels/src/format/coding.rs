@@ -29,6 +29,8 @@ pub(crate) enum Meaning {
 pub(crate) enum Scales {
     /// One number for a block of 32, and perhaps a minimum.
     Block { unit: Unit, has_min: bool },
+    /// A bf16 for each half of a block of 32.
+    Halves,
     /// Small integers, one for each `len` (16 or 32) of a block of 256, in units of the block's number divided by `over`,
     /// a power of two: signed bytes.
     Signed { len: usize, over: u8 },
@@ -67,7 +69,7 @@ pub(crate) struct Block {
     pub(crate) codes: [u8; MOST],
     /// Bits of the scale or unit.
     pub(crate) d: u16,
-    /// Bits of the minimum, or of its unit.
+    /// Bits of the minimum, or of its unit, or of the scale of the second half.
     pub(crate) dmin: u16,
     /// By sub-block; bytes with or without a sign.
     pub(crate) scales: [u8; 16],
@@ -98,6 +100,7 @@ impl Coding {
     pub(crate) const fn group_len(self) -> usize {
         match self.scales {
             Scales::Block { .. } => 32,
+            Scales::Halves => 16,
             Scales::Signed { len, .. } | Scales::WithMins { len } => len,
         }
     }
@@ -107,9 +110,14 @@ impl Coding {
         matches!(self.scales, Scales::Block { has_min: true, .. } | Scales::WithMins { .. })
     }
 
+    /// Whether a block has a second number, [`Block::dmin`].
+    pub(crate) const fn has_second(self) -> bool {
+        self.has_min() || matches!(self.scales, Scales::Halves)
+    }
+
     /// Whether a block has 256 codes in groups.
     pub(crate) const fn has_groups(self) -> bool {
-        !matches!(self.scales, Scales::Block { .. })
+        matches!(self.scales, Scales::Signed { .. } | Scales::WithMins { .. })
     }
 
     /// Scale and minimum of group `g` of a block.
@@ -117,6 +125,9 @@ impl Coding {
         match self.scales {
             Scales::Block { unit, has_min } => {
                 Group { scale: unit.value(block.d), min: has_min.then(|| unit.value(block.dmin)) }
+            }
+            Scales::Halves => {
+                Group { scale: bf16_to_f32(if g == 0 { block.d } else { block.dmin }), min: None }
             }
             Scales::Signed { over, .. } => {
                 let unit = f16_to_f32(block.d) / f32::from(over);

@@ -4,7 +4,7 @@ use super::{Elements, Spec, bf16_to_f32, coding::u16_at, f16_to_f32};
 
 pub(super) const F32: Spec = Spec {
     name: "f32",
-    ggml_type: 0,
+    ggml_type: Some(0),
     block_len: 1,
     block_bytes: 4,
     elements: Elements::Dense {
@@ -15,7 +15,7 @@ pub(super) const F32: Spec = Spec {
 
 pub(super) const F16: Spec = Spec {
     name: "f16",
-    ggml_type: 1,
+    ggml_type: Some(1),
     block_len: 1,
     block_bytes: 2,
     elements: Elements::Dense {
@@ -26,7 +26,7 @@ pub(super) const F16: Spec = Spec {
 
 pub(super) const BF16: Spec = Spec {
     name: "bf16",
-    ggml_type: 30,
+    ggml_type: Some(30),
     block_len: 1,
     block_bytes: 2,
     elements: Elements::Dense {

@@ -11,7 +11,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq1_m",
-    ggml_type: 29,
+    ggml_type: Some(29),
     block_len: 256,
     block_bytes: 56,
     elements: Elements::Codes { coding: CODING, decode, encode },

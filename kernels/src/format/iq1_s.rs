@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq1_s",
-    ggml_type: 19,
+    ggml_type: Some(19),
     block_len: 256,
     block_bytes: 50,
     elements: Elements::Codes { coding: CODING, decode, encode },

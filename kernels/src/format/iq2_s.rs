@@ -10,7 +10,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq2_s",
-    ggml_type: 22,
+    ggml_type: Some(22),
     block_len: 256,
     block_bytes: 82,
     elements: Elements::Codes { coding: CODING, decode, encode },

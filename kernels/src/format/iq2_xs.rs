@@ -8,7 +8,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq2_xs",
-    ggml_type: 17,
+    ggml_type: Some(17),
     block_len: 256,
     block_bytes: 74,
     elements: Elements::Codes { coding: CODING, decode, encode },

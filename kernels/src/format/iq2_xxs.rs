@@ -10,7 +10,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq2_xxs",
-    ggml_type: 16,
+    ggml_type: Some(16),
     block_len: 256,
     block_bytes: 66,
     elements: Elements::Codes { coding: CODING, decode, encode },

@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq3_s",
-    ggml_type: 21,
+    ggml_type: Some(21),
     block_len: 256,
     block_bytes: 110,
     elements: Elements::Codes {

@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq3_xxs",
-    ggml_type: 18,
+    ggml_type: Some(18),
     block_len: 256,
     block_bytes: 98,
     elements: Elements::Codes {

@@ -10,7 +10,7 @@ pub(super) const STEPS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1,
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq4_nl",
-    ggml_type: 20,
+    ggml_type: Some(20),
     block_len: 32,
     block_bytes: 18,
     elements: Elements::Codes {

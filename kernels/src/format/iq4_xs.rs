@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "iq4_xs",
-    ggml_type: 23,
+    ggml_type: Some(23),
     block_len: 256,
     block_bytes: 136,
     elements: Elements::Codes {

@@ -8,11 +8,11 @@ use super::{
 };
 
 /// The floats by code, in halves.
-const FLOATS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(super) const FLOATS: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 pub(super) const SPEC: Spec = Spec {
     name: "mxfp4",
-    ggml_type: 39,
+    ggml_type: Some(39),
     block_len: 32,
     block_bytes: 17,
     elements: Elements::Codes {

@@ -4,7 +4,7 @@ use super::{Block, Coding, Elements, Meaning, Scales, Spec, coding::u16_at, k_sc
 
 pub(super) const SPEC: Spec = Spec {
     name: "q2_k",
-    ggml_type: 10,
+    ggml_type: Some(10),
     block_len: 256,
     block_bytes: 84,
     elements: Elements::Codes {

@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q3_k",
-    ggml_type: 11,
+    ggml_type: Some(11),
     block_len: 256,
     block_bytes: 110,
     elements: Elements::Codes {

@@ -7,7 +7,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q4_0",
-    ggml_type: 2,
+    ggml_type: Some(2),
     block_len: 32,
     block_bytes: 18,
     elements: Elements::Codes {

@@ -7,7 +7,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q4_1",
-    ggml_type: 3,
+    ggml_type: Some(3),
     block_len: 32,
     block_bytes: 20,
     elements: Elements::Codes {

@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q4_k",
-    ggml_type: 12,
+    ggml_type: Some(12),
     block_len: 256,
     block_bytes: 144,
     elements: Elements::Codes {

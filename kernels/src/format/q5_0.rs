@@ -7,7 +7,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q5_0",
-    ggml_type: 6,
+    ggml_type: Some(6),
     block_len: 32,
     block_bytes: 22,
     elements: Elements::Codes {

@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q5_1",
-    ggml_type: 7,
+    ggml_type: Some(7),
     block_len: 32,
     block_bytes: 24,
     elements: Elements::Codes {

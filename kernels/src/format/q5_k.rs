@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q5_k",
-    ggml_type: 13,
+    ggml_type: Some(13),
     block_len: 256,
     block_bytes: 176,
     elements: Elements::Codes {

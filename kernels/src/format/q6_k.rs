@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const SPEC: Spec = Spec {
     name: "q6_k",
-    ggml_type: 14,
+    ggml_type: Some(14),
     block_len: 256,
     block_bytes: 210,
     elements: Elements::Codes {

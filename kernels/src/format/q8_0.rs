@@ -4,7 +4,7 @@ use super::{Block, Coding, Elements, Meaning, Scales, Spec, coding::u16_at};
 
 pub(super) const SPEC: Spec = Spec {
     name: "q8_0",
-    ggml_type: 8,
+    ggml_type: Some(8),
     block_len: 32,
     block_bytes: 34,
     elements: Elements::Codes {

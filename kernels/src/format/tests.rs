@@ -14,6 +14,10 @@ fn block_of_all_fields(format: WeightFormat) -> Vec<u8> {
     let numbers = if coding.has_min() { [one, minus_two].concat() } else { one };
     match format {
         WeightFormat::MXFP4 => [vec![128], busy(16)].concat(),
+        WeightFormat::NVFP4 => {
+            let [one, minus_two] = [1.0, -2.0].map(|x| half::bf16::from_f32(x).to_le_bytes());
+            [&one[..], &minus_two, &busy(16)].concat()
+        }
         WeightFormat::IQ1_M => {
             let mut block = busy(56);
             for (i, part) in [0x0, 0x0, 0xc, 0x3].into_iter().enumerate() {
@@ -64,7 +68,8 @@ fn blocks_of_nothing_stay_nothing() {
 #[test]
 fn element_types_are_found_by_number() {
     for format in WeightFormat::ALL {
-        assert_eq!(WeightFormat::of_ggml_type(format.ggml_type()), Some(format));
+        let of_number = format.ggml_type().and_then(WeightFormat::of_ggml_type);
+        assert_eq!(of_number, (format != WeightFormat::NVFP4).then_some(format));
     }
     assert_eq!(WeightFormat::of_ggml_type(9), None);
 }
@@ -216,6 +221,8 @@ proptest! {
             WeightFormat::IQ4_XS => 2.0 * (14.0 + 127.0 / 31.0) * 4.0 / 127.0,
             // Values of up to 8 times the power are cut to 6.
             WeightFormat::MXFP4 => 2.0 * 1.0,
+            // The widest step is a third of the largest value.
+            WeightFormat::NVFP4 => 4.0 / 3.0,
             // Grids have few of all combinations: see below.
             WeightFormat::IQ1_S
             | WeightFormat::IQ1_M

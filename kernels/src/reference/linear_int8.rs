@@ -3,8 +3,8 @@
 //! The activations of a row are cut into blocks of 32 inputs, or of 256 where weights have blocks of 256, and each
 //! becomes codes and a scale ([`CodedBlock::of`]). Sums of products of codes are exact integers. The result of a row
 //! and an output starts at zero and takes the blocks in order, all in f32:
-//! * of 32: adds, fused, the sum by `d * scale`; then, where weights have minima `m`, adds, fused, `m` by
-//!   `scale * sum of the activations' codes`;
+//! * of 32: adds, fused, the sum by `d * scale`, or, where halves have a `d` each, the sum of one half after the other;
+//!   then, where weights have minima `m`, adds, fused, `m` by `scale * sum of the activations' codes`;
 //! * of 256: the sum, of groups by their integer scales, rounded, by `d`; less, fused, the sum of the activations'
 //!   codes of groups by their integer minima, rounded, by `dmin`; adds that, fused, by `scale`.
 //!
@@ -15,7 +15,7 @@ use super::gated;
 use crate::Activations;
 use crate::{
     Matrix, Nonlinearity, Rows, RowsMut,
-    format::{Block, Coding, Elements, Scales, f16_to_f32},
+    format::{Block, Coding, Elements, Scales, bf16_to_f32, f16_to_f32},
 };
 
 /// Activations as codes.
@@ -125,6 +125,10 @@ fn after(coding: Coding, block: &Block, x: &CodedBlock, total: f32) -> f32 {
             let total = (sum as f32).mul_add(unit.value(block.d) * x.scale, total);
             if has_min { unit.value(block.dmin).mul_add(x.sum(), total) } else { total }
         }
+        Scales::Halves => groups().fold(total, |total, (g, (codes, weights))| {
+            let d = bf16_to_f32(if g == 0 { block.d } else { block.dmin });
+            (products(codes, weights) as f32).mul_add(d * x.scale, total)
+        }),
         Scales::Signed { over, .. } => {
             let d = d / f32::from(over);
             let scaled = |(g, (x, codes)): (usize, (&[i8], &[u8]))| {

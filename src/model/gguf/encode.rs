@@ -41,7 +41,7 @@ pub fn encode_header(version: u32, metadata: &BTreeMap<String, Value>, tensors: 
         for n in tensor.shape.iter().rev() {
             out.count(*n);
         }
-        out.u32(tensor.format.ggml_type());
+        out.u32(tensor.format.ggml_type().expect("a format that files have"));
         out.bytes(&tensor.offset.to_le_bytes());
     }
     out.0

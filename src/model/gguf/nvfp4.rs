@@ -3,7 +3,7 @@
 
 use crate::model::{
     ModelError, Scaled, Scales, TensorInfo, TensorTable,
-    small_floats::{AS, NVFP4_BLOCK, NVFP4_BLOCK_BYTES},
+    nvfp4::{AS, FILE_BLOCK, FILE_BLOCK_BYTES},
     tensor_bytes,
 };
 use ygg_kernels::WeightFormat;
@@ -21,18 +21,18 @@ const INPUTS: [&str; 2] = [".input_scale", ".weight.input_scale"];
 /// # Errors
 /// [`ModelError`] for what is no matrix, and for rows that are no whole blocks.
 pub(super) fn tensor(name: &str, shape: Vec<usize>) -> Result<TensorInfo, ModelError> {
-    let of = tensor_bytes(name, &shape, AS)?;
-    if shape.len() < 2 || !shape.last().is_some_and(|columns| columns.is_multiple_of(NVFP4_BLOCK)) {
-        let expected = format!("a matrix with rows of whole NVFP4 blocks of {NVFP4_BLOCK}");
+    if shape.len() < 2 || !shape.last().is_some_and(|columns| columns.is_multiple_of(FILE_BLOCK)) {
+        let expected = format!("a matrix with rows of whole NVFP4 blocks of {FILE_BLOCK}");
         return Err(ModelError::invalid(
             format_args!("tensor `{name}`"),
             expected,
             format_args!("{shape:?}"),
         ));
     }
-    let blocks = of / (NVFP4_BLOCK * AS.block_bytes());
+    let elements = tensor_bytes(name, &shape, AS)? / AS.block_bytes() * AS.block_len();
+    let bytes = 0..elements / FILE_BLOCK * FILE_BLOCK_BYTES;
     let scales = Some(Scales { file: 0, bytes: 0..0, of: Scaled::Nvfp4InBlocks });
-    Ok(TensorInfo { shape, format: AS, file: 0, bytes: 0..blocks * NVFP4_BLOCK_BYTES, scales })
+    Ok(TensorInfo { shape, format: AS, file: 0, bytes, scales })
 }
 
 /// Gives every matrix its numbers, and takes them from the table. A matrix without any has 1.

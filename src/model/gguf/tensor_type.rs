@@ -25,10 +25,11 @@ pub(super) fn format_of(tensor: &str, number: u32) -> Result<WeightFormat, Model
         _ => "unknown",
     };
     let supported =
-        |format: WeightFormat| format!("{} ({})", format.name().to_uppercase(), format.ggml_type());
+        |format: WeightFormat| Some(format!("{} ({})", format.name().to_uppercase(), format.ggml_type()?));
+    let supported: Vec<String> = WeightFormat::of_gguf().filter_map(supported).collect();
     Err(ModelError::unsupported(
         format_args!("tensor `{tensor}`"),
         format_args!("type {number} ({known})"),
-        WeightFormat::ALL.map(supported).join(", "),
+        supported.join(", "),
     ))
 }

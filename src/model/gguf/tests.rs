@@ -134,7 +134,7 @@ fn tensors_of_every_format_lie_where_the_table_says() {
         (WeightFormat::IQ1_S, 100),
         (WeightFormat::IQ1_M, 112),
     ];
-    assert_eq!(formats.map(|(format, _)| format), WeightFormat::ALL);
+    assert!(formats.iter().map(|(format, _)| *format).eq(WeightFormat::of_gguf()));
     let mut tensors = Vec::new();
     for (i, (format, _)) in formats.into_iter().enumerate() {
         let shape = vec![2, format.block_len().max(32)];

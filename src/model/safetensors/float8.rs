@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::container::Octets;
-use crate::model::{ModelError, Scaled, Scales, TensorTable, small_floats::AS, tensor_bytes};
+use crate::model::{ModelError, Scaled, Scales, TensorTable, float8::AS, tensor_bytes};
 
 /// What follows a matrix's name in that of its scales: of block-wise files, and of those with a scale for every row or
 /// for all.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{container::Octets, float8::INPUTS};
 use crate::model::{
     ModelError, Scaled, Scales, TensorTable,
-    small_floats::{AS, NVFP4_GROUP},
+    nvfp4::{AS, GROUP},
     tensor_bytes,
 };
 use ygg_kernels::WeightFormat;
@@ -74,10 +74,10 @@ pub(super) fn join(
         let shape = vec![rows, half.saturating_mul(2)];
         let matrix = format!("{base}weight");
         tensor_bytes(&matrix, &shape, AS)?;
-        let groups = [rows, shape[1] / NVFP4_GROUP];
-        if scales.shape != groups || !shape[1].is_multiple_of(NVFP4_GROUP) {
+        let groups = [rows, shape[1] / GROUP];
+        if scales.shape != groups {
             let expected =
-                format!("a scale for each {NVFP4_GROUP} elements of a row of `{name}`, {:?}", codes.shape);
+                format!("a scale for each {GROUP} elements of a row of `{name}`, {:?}", codes.shape);
             return Err(invalid(SCALES, expected, &scales.shape));
         }
         if whole.format != WeightFormat::F32 || whole.bytes.len() != size_of::<f32>() {

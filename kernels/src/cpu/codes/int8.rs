@@ -6,7 +6,7 @@
 
 use super::{
     Distances, Fetching, Ints, MANY, Operands, Sums, TOGETHER, Vector, fetch,
-    scales::{Close, Of, after_block, scales, unit},
+    scales::{Close, Of, Two, after, after_block, scaled, scales, unit, whole},
     unpack::{Codes, quad, quad_with_signs},
 };
 use crate::{
@@ -115,9 +115,6 @@ impl<const C: usize> BlocksAt<C> {
     }
 }
 
-/// Sums of one row over a part: whole, or by halves.
-type Two<V> = [<V as Vector>::Sum; 2];
-
 /// What a row's sums start from: what the bias adds, negated.
 ///
 /// # Safety
@@ -131,7 +128,7 @@ unsafe fn start<V: Vector, K: Kind>(v: V, row: *const u8) -> Two<V> {
     unsafe {
         let first = v.start(row.add(Coded::START));
         if const { K::CODING.group_len() == 16 } {
-            [first, v.start(row.add(Coded::START + 4))]
+            [first, v.start(row.add(const { Coded::second_start(K::CODING.has_groups()) }))]
         } else {
             [first, v.no_sum()]
         }
@@ -192,31 +189,6 @@ unsafe fn part<V: Vector, K: Kind, const R: usize, const C: usize>(
         });
     }
     sums
-}
-
-/// The sum over a part, not scaled.
-#[inline(always)]
-fn whole<V: Vector, K: Kind>(v: V, sums: Two<V>) -> V::Ints {
-    if const { Of::<V, K>::SIGNED } {
-        v.total_signed(sums[0])
-    } else if const { Of::<V, K>::HALVES } {
-        v.add(v.total(sums[0]), v.total(sums[1]))
-    } else {
-        v.total(sums[0])
-    }
-}
-
-/// The sum over a part, each group by its scale.
-#[inline(always)]
-fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::Ints {
-    if const { Of::<V, K>::SIGNED } {
-        let of = |half: usize| v.times(v.total_signed(sums[half]), v.scale(scales[half]));
-        if const { Of::<V, K>::HALVES } { v.add(of(0), of(1)) } else { of(0) }
-    } else if const { Of::<V, K>::HALVES } {
-        v.add(v.scaled(sums[0], scales[0]), v.scaled(sums[1], scales[1]))
-    } else {
-        v.scaled(sums[0], scales[0])
-    }
 }
 
 /// A value of each vector of a turn, of each row.
@@ -295,8 +267,7 @@ unsafe fn add_block<V: Vector, K: Kind, const R: usize, const C: usize>(
             let (block, n) = at[c];
             let unit = unit::<V, K>(v, block, n);
             each!(R, r => {
-                let ints = whole::<V, K>(v, found[r][c]);
-                totals[r][c] = after_block::<V, K>(v, totals[r][c], ints, unit, x.add(r * row));
+                totals[r][c] = after::<V, K>(v, totals[r][c], found[r][c], unit, x.add(r * row));
             });
         });
     }
@@ -580,16 +551,19 @@ unsafe fn add_block_to_many<V: Vector, K: Kind>(
                     let found = turn::<V, K, R>(v, &bytes, x.add(first * row), row, half);
                     for (r, found) in found.iter().enumerate() {
                         let at = (first + r) * TILE + V::LANES * i;
-                        let mut sum = whole::<V, K>(v, *found);
-                        if half == 1 {
+                        let x = x.add((first + r) * row);
+                        if const { Of::<V, K>::MAGNITUDES } {
+                            let mut sum = whole::<V, K>(v, *found);
+                            if half == 0 {
+                                v.store_ints(ints.add(at), sum);
+                                continue;
+                            }
                             sum = v.add(sum, v.load_ints(ints.add(at)));
-                        }
-                        if half + 1 < turns::<V, K>() {
-                            v.store_ints(ints.add(at), sum);
+                            let total = v.load(totals.add(at));
+                            v.store(totals.add(at), after_block::<V, K>(v, total, sum, unit, x));
                         } else {
                             let total = v.load(totals.add(at));
-                            let x = x.add((first + r) * row);
-                            v.store(totals.add(at), after_block::<V, K>(v, total, sum, unit, x));
+                            v.store(totals.add(at), after::<V, K>(v, total, *found, unit, x));
                         }
                     }
                 });

@@ -7,7 +7,7 @@
 
 use super::{
     Operands, Sums, Vector, fetch,
-    scales::{minimum, number},
+    scales::{number, second},
     unpack::{Codes, quad},
 };
 use crate::{
@@ -65,7 +65,9 @@ unsafe fn group<V: Vector, K: Kind>(v: V, block: *const u8, g: usize, n: usize) 
         let d = number::<V, K>(v, block, n);
         match const { K::CODING.scales } {
             Scales::Block { has_min: false, .. } => [d; 2],
-            Scales::Block { has_min: true, .. } => [d, minimum::<V, K>(v, block, n)],
+            Scales::Block { has_min: true, .. } => [d, second::<V, K>(v, block, n)],
+            Scales::Halves if g == 0 => [d; 2],
+            Scales::Halves => [second::<V, K>(v, block, n); 2],
             Scales::Signed { .. } => [v.product(d, v.floats(v.scale(v.signed(scale)))); 2],
             Scales::WithMins { len } => {
                 let (by, mins) = if len == 16 {
@@ -74,7 +76,7 @@ unsafe fn group<V: Vector, K: Kind>(v: V, block: *const u8, g: usize, n: usize) 
                 } else {
                     (v.unsigned(scale), v.pairs(block.add(layout.mins + 2 * (g / 2 * TILE + n))))
                 };
-                let min = v.product(minimum::<V, K>(v, block, n), v.floats(v.one_of_pair(mins, g % 2)));
+                let min = v.product(second::<V, K>(v, block, n), v.floats(v.one_of_pair(mins, g % 2)));
                 [v.product(d, v.floats(v.scale(by))), min]
             }
         }
@@ -129,7 +131,7 @@ unsafe fn few<V: Vector, K: Kind, const R: usize>(
                                 };
                                 total[i] = match const { K::CODING.scales } {
                                     Scales::WithMins { .. } => v.fnma(min, of_group, total[i]),
-                                    Scales::Block { .. } | Scales::Signed { .. } => {
+                                    Scales::Block { .. } | Scales::Halves | Scales::Signed { .. } => {
                                         v.fma(min, of_group, total[i])
                                     }
                                 };

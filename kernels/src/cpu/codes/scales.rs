@@ -27,12 +27,13 @@ impl<V: Vector, K: Kind> Of<V, K> {
     pub(super) const FEW: usize = V::FEW[if K::CODING.has_groups() { 0 } else { 1 }];
     const UNIT: Unit = match K::CODING.scales {
         Scales::Block { unit, .. } => unit,
+        Scales::Halves => Unit::BF16,
         Scales::Signed { .. } | Scales::WithMins { .. } => Unit::F16,
     };
     /// What the unit of groups is divided by.
     const OVER: u8 = match K::CODING.scales {
         Scales::Signed { over, .. } => over,
-        Scales::Block { .. } | Scales::WithMins { .. } => 1,
+        Scales::Block { .. } | Scales::Halves | Scales::WithMins { .. } => 1,
     };
 }
 
@@ -54,12 +55,12 @@ pub(super) unsafe fn number<V: Vector, K: Kind>(v: V, block: *const u8, n: usize
     }
 }
 
-/// The minimum of outputs `n` on, or its unit.
+/// The second number of outputs `n` on: a minimum, its unit, or the scale of the second half.
 ///
 /// # Safety
-/// `block` is a packed block with minima.
+/// `block` is a packed block with second numbers.
 #[inline(always)]
-pub(super) unsafe fn minimum<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> V::Floats {
+pub(super) unsafe fn second<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) -> V::Floats {
     // SAFETY: promised by the caller.
     unsafe { v.numbers(Of::<V, K>::UNIT, block.add(Of::<V, K>::LAYOUT.dmin + 2 * n)) }
 }
@@ -77,13 +78,13 @@ pub(super) unsafe fn scales<V: Vector, K: Kind>(v: V, block: *const u8, p: usize
         match K::CODING.scales {
             Scales::Signed { .. } => v.signed(at),
             Scales::WithMins { len: 16 } => v.low_nibbles(at),
-            Scales::WithMins { .. } | Scales::Block { .. } => v.unsigned(at),
+            Scales::WithMins { .. } | Scales::Block { .. } | Scales::Halves => v.unsigned(at),
         }
     };
     [scale(0), scale(by_part - 1)]
 }
 
-/// Scale and minimum of a block of 32 for outputs `n` on; the scale again without minima.
+/// Scale and second number of a block of 32 for outputs `n` on; the scale again if it has one number.
 ///
 /// # Safety
 /// `block` is a packed block without groups.
@@ -92,11 +93,29 @@ pub(super) unsafe fn unit<V: Vector, K: Kind>(v: V, block: *const u8, n: usize) 
     // SAFETY: promised by the caller.
     unsafe {
         let d = number::<V, K>(v, block, n);
-        if const { K::CODING.has_min() } { [d, minimum::<V, K>(v, block, n)] } else { [d, d] }
+        if const { K::CODING.has_second() } { [d, second::<V, K>(v, block, n)] } else { [d, d] }
     }
 }
 
-/// A row's total after a block of 32.
+/// A row's total after a block of 32 whose halves have scales of their own.
+///
+/// # Safety
+/// `row` is the row of the block in a prepared group.
+#[inline(always)]
+unsafe fn after_halves<V: Vector>(
+    v: V,
+    total: V::Floats,
+    [first, last]: [V::Ints; 2],
+    [d, second]: [V::Floats; 2],
+    row: *const u8,
+) -> V::Floats {
+    // SAFETY: promised by the caller.
+    let x = unsafe { v.splat(row.add(Coded::SCALE)) };
+    let total = v.fma(v.floats(first), v.product(d, x), total);
+    v.fma(v.floats(last), v.product(second, x), total)
+}
+
+/// A row's total after a block of 32 with one scale.
 ///
 /// # Safety
 /// `row` is the row of the block in a prepared group.
@@ -117,6 +136,57 @@ pub(super) unsafe fn after_block<V: Vector, K: Kind>(
         } else {
             total
         }
+    }
+}
+
+/// Sums of one row over a part: whole, or by halves.
+pub(super) type Two<V> = [<V as Vector>::Sum; 2];
+
+/// The sum over a part, not scaled.
+#[inline(always)]
+pub(super) fn whole<V: Vector, K: Kind>(v: V, sums: Two<V>) -> V::Ints {
+    if const { Of::<V, K>::SIGNED } {
+        v.total_signed(sums[0])
+    } else if const { Of::<V, K>::HALVES } {
+        v.add(v.total(sums[0]), v.total(sums[1]))
+    } else {
+        v.total(sums[0])
+    }
+}
+
+/// A row's total after a block of 32, with the sums over it.
+///
+/// # Safety
+/// `row` is the row of the block in a prepared group.
+#[inline(always)]
+pub(super) unsafe fn after<V: Vector, K: Kind>(
+    v: V,
+    total: V::Floats,
+    sums: Two<V>,
+    unit: [V::Floats; 2],
+    row: *const u8,
+) -> V::Floats {
+    const { assert!(!(Of::<V, K>::SIGNED && matches!(K::CODING.scales, Scales::Halves)), "halves of narrow codes") }
+    // SAFETY: promised by the caller.
+    unsafe {
+        if const { matches!(K::CODING.scales, Scales::Halves) } {
+            after_halves(v, total, [v.total(sums[0]), v.total(sums[1])], unit, row)
+        } else {
+            after_block::<V, K>(v, total, whole::<V, K>(v, sums), unit, row)
+        }
+    }
+}
+
+/// The sum over a part, each group by its scale.
+#[inline(always)]
+pub(super) fn scaled<V: Vector, K: Kind>(v: V, sums: Two<V>, scales: [V::Scale; 2]) -> V::Ints {
+    if const { Of::<V, K>::SIGNED } {
+        let of = |half: usize| v.times(v.total_signed(sums[half]), v.scale(scales[half]));
+        if const { Of::<V, K>::HALVES } { v.add(of(0), of(1)) } else { of(0) }
+    } else if const { Of::<V, K>::HALVES } {
+        v.add(v.scaled(sums[0], scales[0]), v.scaled(sums[1], scales[1]))
+    } else {
+        v.scaled(sums[0], scales[0])
     }
 }
 
@@ -146,7 +216,7 @@ impl<V: Vector> Close<V> {
             let d = number::<V, K>(v, block, n);
             let mut close = Self { d, dmin: d, mins: [v.pairs(block); 8] };
             if const { K::CODING.has_min() } {
-                close.dmin = minimum::<V, K>(v, block, n);
+                close.dmin = second::<V, K>(v, block, n);
                 for (p, mins) in close.mins[..Self::pairs::<K>()].iter_mut().enumerate() {
                     *mins = if const { K::CODING.group_len() == 16 } {
                         let at = block.add(layout.scales + 2 * p * TILE + n);

@@ -124,7 +124,9 @@ trait InBytes: Codes {
         Scales::WithMins { .. } if Self::BIAS == 0 && Self::LARGEST * 15 < 256 => Bytes::OfScale(4),
         // Scales of groups of 32 have six bits.
         Scales::WithMins { .. } if Self::BIAS == 0 && Self::LARGEST * 7 < 256 => Bytes::OfScale(3),
-        Scales::WithMins { .. } | Scales::Signed { .. } | Scales::Block { .. } => Bytes::OfProduct,
+        Scales::WithMins { .. } | Scales::Signed { .. } | Scales::Block { .. } | Scales::Halves => {
+            Bytes::OfProduct
+        }
     };
     /// Bits of the scale or the product in the first byte.
     const LOW_BITS: u32 = match Self::BYTES {

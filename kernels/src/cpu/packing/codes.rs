@@ -4,7 +4,7 @@
 //!
 //! | block of 32 | block of 256 |
 //! |---|---|
-//! | 16-bit `d[n]`, perhaps minima `m[n]` | scales, bytes `[group][n]` |
+//! | 16-bit `d[n]`, perhaps minima `m[n]`, or the `d[n]` of second halves | scales, bytes `[group][n]` |
 //! | codes of one part | codes of eight parts |
 //! | | perhaps minima, bytes `[group/2][n][group%2]` |
 //! | | f16 `d[n]`, perhaps f16 `dmin[n]` |
@@ -49,9 +49,9 @@ pub(in crate::cpu) struct CodeLayout {
 impl CodeLayout {
     pub(in crate::cpu) const fn of(coding: Coding) -> Self {
         let part_bytes = coding.bits as usize * LINE;
-        let numbers = 2 * TILE * if coding.has_min() { 2 } else { 1 };
+        let numbers = 2 * TILE * if coding.has_second() { 2 } else { 1 };
         match coding.scales {
-            Scales::Block { .. } => Self {
+            Scales::Block { .. } | Scales::Halves => Self {
                 parts: 1,
                 scales: 0,
                 d: 0,
@@ -93,6 +93,7 @@ pub(super) fn describe(coding: Coding) -> String {
     let scales = match coding.scales {
         Scales::Block { has_min: false, .. } => "scale per 32".to_owned(),
         Scales::Block { has_min: true, .. } => "scale and minimum per 32".to_owned(),
+        Scales::Halves => "scale per 16".to_owned(),
         Scales::Signed { len, .. } => format!("integer scale per {len}, unit per 256"),
         Scales::WithMins { len } => format!("integer scale and minimum per {len}, units per 256"),
     };
@@ -107,7 +108,7 @@ pub(super) fn write(coding: Coding, outputs: &[Block; TILE], to: &mut [u8]) {
     let to = &mut to[..layout.bytes];
     for (n, block) in outputs.iter().enumerate() {
         to[layout.d + 2 * n..][..2].copy_from_slice(&block.d.to_le_bytes());
-        if coding.has_min() {
+        if coding.has_second() {
             to[layout.dmin + 2 * n..][..2].copy_from_slice(&block.dmin.to_le_bytes());
         }
         if coding.has_groups() {
@@ -119,7 +120,7 @@ pub(super) fn write(coding: Coding, outputs: &[Block; TILE], to: &mut [u8]) {
                     Scales::WithMins { .. } => {
                         to[layout.mins + g / 2 * 2 * TILE + 2 * n + g % 2] = block.mins[g];
                     }
-                    Scales::Block { .. } | Scales::Signed { .. } => {}
+                    Scales::Block { .. } | Scales::Halves | Scales::Signed { .. } => {}
                 }
             }
         }
@@ -237,7 +238,7 @@ pub(super) fn read(coding: Coding, from: &[u8], n: usize, block: &mut Block) {
     let layout = CodeLayout::of(coding);
     let number = |at: usize| u16::from_le_bytes([from[at + 2 * n], from[at + 2 * n + 1]]);
     block.d = number(layout.d);
-    if coding.has_min() {
+    if coding.has_second() {
         block.dmin = number(layout.dmin);
     }
     if coding.has_groups() {
@@ -246,7 +247,7 @@ pub(super) fn read(coding: Coding, from: &[u8], n: usize, block: &mut Block) {
             (block.scales[g], block.mins[g]) = match coding.scales {
                 Scales::WithMins { len: 16 } => (scale & 15, scale >> 4),
                 Scales::WithMins { .. } => (scale, from[layout.mins + g / 2 * 2 * TILE + 2 * n + g % 2]),
-                Scales::Block { .. } | Scales::Signed { .. } => (scale, 0),
+                Scales::Block { .. } | Scales::Halves | Scales::Signed { .. } => (scale, 0),
             };
         }
     }

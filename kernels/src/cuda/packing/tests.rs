@@ -49,7 +49,12 @@ fn value(layout: Layout, codes: &[u8], scales: &[u8], output: usize, input: usiz
             let code = word >> (4 * (r + 4 * i)) & 15;
             let format = if layout == Layout::Floats { WeightFormat::MXFP4 } else { WeightFormat::IQ4_NL };
             let value = format.coding().unwrap().value(code as u8) as f32;
-            value * float_in(&scales[t * 128 + (output % 8 * 4 + output / 8 * 2 + in_32) * 4..])
+            if layout == Layout::Floats {
+                let at = t * 128 + (output % 8 * 8 + output / 8 * 4 + k) * 2;
+                value * half::bf16::from_le_bytes([scales[at], scales[at + 1]]).to_f32()
+            } else {
+                value * float_in(&scales[t * 128 + (output % 8 * 4 + output / 8 * 2 + in_32) * 4..])
+            }
         }
         Layout::FivesWide => {
             let word = |at: usize| u32::from_le_bytes(codes[at..at + 4].try_into().unwrap());
