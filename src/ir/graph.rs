@@ -552,6 +552,11 @@ impl Graph {
         self.groups
     }
 
+    /// Whether rows choose experts.
+    pub fn routes(&self) -> bool {
+        self.dag.node_weights().any(|node| matches!(node.op, Op::Route { .. }))
+    }
+
     /// A group for people, as `3.attention`.
     pub fn group_name(&self, group: GroupId) -> String {
         group.name(self.dag.node_weights().filter(|node| node.group == Some(group)).map(|node| &node.op))

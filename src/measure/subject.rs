@@ -29,7 +29,7 @@ use crate::{
     tree::TokenTree,
 };
 
-use planted::{Planted, bushy_tree, ladder, planted};
+use planted::{Planted, bushy_tree, ladder, planted, siblings};
 
 mod parts;
 mod planted;
@@ -124,6 +124,8 @@ pub(super) struct StepSubject {
     planted: Arc<AtomicUsize>,
     drafters: Vec<Measured>,
     history: Vec<u32>,
+    /// Tokens of planted children of a root.
+    siblings: Arc<[u32]>,
     top_k: usize,
     vocabulary: usize,
     /// A choice among all widths, for the time that choosing takes.
@@ -175,10 +177,9 @@ impl StepSubject {
             .collect::<Result<_, Error>>()?;
         let planted = Arc::new(AtomicUsize::new(0));
         let vocabulary = loaded.set().vocabulary();
-        let drafter = Planted {
-            nodes: Arc::clone(&planted),
-            vocabulary: u32::try_from(vocabulary).expect("token ids are 32 bits"),
-        };
+        let tokens = u32::try_from(vocabulary).expect("token ids are 32 bits");
+        let siblings = siblings(text, widest.saturating_sub(1).max(1), tokens);
+        let drafter = Planted { nodes: Arc::clone(&planted), siblings: Arc::clone(&siblings) };
         let shape = StepShape {
             depth: 1,
             draft_width: widest,
@@ -186,8 +187,14 @@ impl StepSubject {
             top_k: 0,
             draft_temperature: 1.0,
         };
-        let decoder = Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &shape)])?;
-        let history = text.iter().copied().cycle().take(longest + 1).collect();
+        let mut decoder = Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &shape)])?;
+        let history: Vec<u32> = text.iter().copied().cycle().take(longest + 1).collect();
+        // Which experts rows use depends on what the cache holds; nothing else that is measured does. Streamed weights
+        // would be read for every part of the text, which takes as long as all that is measured of them.
+        let graph = loaded.set().graph();
+        if graph.routes() && !graph.streams() && longest > 0 {
+            decoder.session_mut().prefill(&history[..longest])?;
+        }
         let costs = loaded.set().widths().iter().map(|width| WidthCost {
             width: u32::try_from(*width).expect("widths are small"),
             step_us: *width as f64,
@@ -207,6 +214,7 @@ impl StepSubject {
             planted,
             drafters,
             history,
+            siblings,
             top_k,
             vocabulary,
             row_choice,
@@ -274,10 +282,8 @@ impl StepSubject {
         };
         // A drafter model may know shorter texts and other tokens that nothing uses.
         let context = context.min(session.context().saturating_sub(2));
-        let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
-        let root = self.history[context].min(known - 1);
         session.assume_committed(context);
-        let forward = planted(session, width, |_| root)?;
+        let forward = planted(session, width, self.history[context], &self.siblings)?;
         let choice = Choice { k: self.top_k.max(1), temperature: Some(DRAFT_TEMPERATURE) };
         let start = Instant::now();
         forward.choose_of(draft.variant, choice, Some(&draft.skip));
@@ -292,8 +298,7 @@ impl StepSubject {
         let offered = session.prepare_verifications(width)?;
         assert!(offered, "cells of verifications are for devices that offer them");
         session.assume_committed(context);
-        let vocabulary = u32::try_from(self.vocabulary).expect("token ids are 32 bits");
-        let forward = planted(session, width, |row| if row == 0 { root } else { (row - 1) % vocabulary })?;
+        let forward = planted(session, width, root, &self.siblings)?;
         let start = Instant::now();
         forward.verify();
         Ok(start.elapsed())
@@ -311,16 +316,14 @@ impl StepSubject {
         let own = draft.own.as_mut().expect("tails are of drafters with a cache of their own");
         // A drafter model may know shorter texts and other tokens that nothing uses.
         let known = context.min(own.context().saturating_sub(2));
-        let token =
-            self.history[known].min(u32::try_from(own.set().vocabulary()).expect("ids are 32 bits") - 1);
         own.assume_committed(known);
         let rows = (width - 1).min(self.top_k);
-        let tail = if rows > 0 { Some(planted(own, rows, |_| token)?) } else { None };
+        let token = self.history[known];
+        let tail = if rows > 0 { Some(planted(own, rows, token, &self.siblings)?) } else { None };
         let root = self.history[context];
         let session = self.decoder.session_mut();
         session.assume_committed(context);
-        let vocabulary = u32::try_from(self.vocabulary).expect("token ids are 32 bits");
-        let forward = planted(session, width, |row| if row == 0 { root } else { (row - 1) % vocabulary })?;
+        let forward = planted(session, width, root, &self.siblings)?;
         let start = Instant::now();
         if let Some(tail) = tail {
             tail.begin_choice_of(draft.variant, Choice::ARGMAX, Some(&draft.skip));

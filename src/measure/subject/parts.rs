@@ -54,7 +54,7 @@ impl StepSubject {
         let mut skip = SkipSet::none(session.set().groups());
         skip.assign(is_skipped);
         session.assume_committed(context);
-        let forward = planted(session, width, |_| root)?;
+        let forward = planted(session, width, root, &self.siblings)?;
         let start = Instant::now();
         forward.choose_of(variant, Choice::ARGMAX, Some(&skip));
         Ok(start.elapsed())

@@ -1,8 +1,12 @@
 //! What is measured instead of what requests bring: planted trees, and trees and probabilities as drafters make them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeSet,
+    iter,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use crate::{
@@ -17,14 +21,20 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Planted {
     pub(super) nodes: Arc<AtomicUsize>,
-    pub(super) vocabulary: u32,
+    pub(super) siblings: Arc<[u32]>,
+}
+
+/// Tokens for as many children of one node as are asked for: those of a text, each once, then others. What a forward
+/// takes depends on its tokens where they choose experts.
+pub(super) fn siblings(text: &[u32], count: usize, vocabulary: u32) -> Arc<[u32]> {
+    let mut known = BTreeSet::new();
+    text.iter().copied().chain(0..vocabulary).filter(|token| known.insert(*token)).take(count).collect()
 }
 
 impl Drafter for Planted {
     fn propose(&mut self, tree: &mut TokenTree, _budget: Budget<'_>) -> Result<(), SpeculateError> {
-        let nodes = u32::try_from(self.nodes.load(Ordering::Relaxed)).expect("widths are small");
-        for token in 0..nodes.min(self.vocabulary) {
-            let _added = tree.insert(NodeId::ROOT, token, 0.5, 0, Source::NONE);
+        for token in self.siblings.iter().take(self.nodes.load(Ordering::Relaxed)) {
+            let _added = tree.insert(NodeId::ROOT, *token, 0.5, 0, Source::NONE);
         }
         Ok(())
     }
@@ -55,15 +65,19 @@ pub(super) fn bushy_tree(nodes: usize) -> TokenTree {
     tree
 }
 
-/// A forward of a root and its children, with tokens by their rows.
-pub(super) fn planted(
-    session: &mut Session,
+/// A forward of a root and its children.
+pub(super) fn planted<'s>(
+    session: &'s mut Session,
     width: usize,
-    token: impl Fn(u32) -> u32,
-) -> Result<Forward<'_>, Error> {
+    root: u32,
+    siblings: &[u32],
+) -> Result<Forward<'s>, Error> {
+    // A drafter model may know other tokens that nothing uses.
+    let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
+    let tokens = iter::once(root).chain(siblings.iter().copied().cycle());
     let mut forward = session.forward(width)?;
-    for row in 0..u32::try_from(width).expect("widths are small") {
-        forward.push(token(row), u32::from(row > 0), row, |tail| {
+    for (row, token) in (0..u32::try_from(width).expect("widths are small")).zip(tokens) {
+        forward.push(token.min(known - 1), u32::from(row > 0), row, |tail| {
             let len = 1 + usize::from(row > 0);
             tail[0] = 0;
             tail[len - 1] = row;
