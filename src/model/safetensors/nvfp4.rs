@@ -113,17 +113,17 @@ mod tests {
             ("m.weight_packed", "m.weight_global_scale", &[1][..], "m.input_global_scale", true),
             ("m.weight", "m.weight_scale_2", &[], "m.input_scale", false),
         ] {
-            let (mut found, mut floats8) = (octets(codes, &[6, 24]), octets("m.weight_scale", &[6, 3]));
+            let (mut found, mut floats8) = (octets(codes, &[6, 32]), octets("m.weight_scale", &[6, 4]));
             let mut tensors = TensorTable::from([number(whole, shape), number(inputs, &[1])]);
             join(&mut found, &mut floats8, &mut tensors).expect("all parts");
             assert!(found.is_empty() && floats8.is_empty() && tensors.len() == 1, "parts are taken away");
             let of = Scaled::Nvfp4 { file: 2, start: 40, is_divisor };
             let expected = TensorInfo {
-                shape: vec![6, 48],
-                format: WeightFormat::BF16,
+                shape: vec![6, 64],
+                format: WeightFormat::NVFP4,
                 file: 1,
-                bytes: 0..144,
-                scales: Some(Scales { file: 1, bytes: 0..18, of }),
+                bytes: 0..192,
+                scales: Some(Scales { file: 1, bytes: 0..24, of }),
             };
             assert_eq!(tensors["m.weight"], expected);
         }
@@ -134,14 +134,15 @@ mod tests {
 
     #[test]
     fn what_is_no_matrix_is_named() {
-        let huge = &[1, usize::MAX / 2][..];
+        // More bytes than there are addresses, of fewer elements.
+        let huge = &[30, 1 << 59][..];
         for (codes, of_scales, whole, of_whole, said) in [
-            (&[6, 24][..], &[6, 3][..], "other", &[1][..], &["`m.weight_global_scale` is missing"][..]),
-            (&[6, 24], &[6, 2], "m.weight_global_scale", &[1], &["`m.weight_scale`", "[6, 24]", "[6, 2]"]),
-            (&[6, 20], &[6, 2], "m.weight_global_scale", &[1], &["`m.weight_scale`", "each 16", "[6, 2]"]),
-            (&[6, 24], &[6, 3], "m.weight_global_scale", &[2], &["`m.weight_global_scale`", "one number"]),
+            (&[6, 32][..], &[6, 4][..], "other", &[1][..], &["`m.weight_global_scale` is missing"][..]),
+            (&[6, 32], &[6, 2], "m.weight_global_scale", &[1], &["each 16", "[6, 32]", "[6, 2]"]),
+            (&[6, 24], &[6, 3], "m.weight_global_scale", &[1], &["`m.weight`", "blocks of 32", "48 columns"]),
+            (&[6, 32], &[6, 4], "m.weight_global_scale", &[2], &["`m.weight_global_scale`", "one number"]),
             (&[144], &[18], "m.weight_global_scale", &[1], &["`m.weight_packed`", "a matrix", "[144]"]),
-            (&[0, 24], &[0, 3], "m.weight_global_scale", &[1], &["`m.weight`", "above 0"]),
+            (&[0, 32], &[0, 4], "m.weight_global_scale", &[1], &["`m.weight`", "above 0"]),
             (huge, &[1, 1], "m.weight_global_scale", &[1], &["`m.weight`", "2^64"]),
         ] {
             let (mut found, mut floats8) = (octets("m.weight_packed", codes), BTreeMap::new());
@@ -151,7 +152,7 @@ mod tests {
             assert!(said.iter().all(|part| error.contains(part)), "{error}, without {said:?}");
         }
         let mut tensors = TensorTable::from([number("m.weight_scale_2", &[])]);
-        let error = join(&mut octets("m.weight", &[6, 24]), &mut BTreeMap::new(), &mut tensors);
+        let error = join(&mut octets("m.weight", &[6, 32]), &mut BTreeMap::new(), &mut tensors);
         let error = error.expect_err("no scales").to_string();
         assert!(error.contains("`m.weight_scale` is missing"), "{error}");
     }
