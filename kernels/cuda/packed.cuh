@@ -185,14 +185,18 @@ struct FivesWide {
     YGG_DEVICE static Scale scale(const Loaded& from, u32 i, u32 half) { return wide_scale(from.scales[half], i); }
 };
 
-// Floats of 4 bits, a sign, two bits of exponent and one of mantissa, counted in halves, with a scale per output and 16 inputs, as bf16: of
-// outputs g and g + 8 two words each, the first inputs in the low half.
-struct Floats : NibblesAndWords {
+// Nibbles that choose among 16 numbers, with a scale for SCALED_TOGETHER fragments of an output.
+template <u32 SCALED_TOGETHER> struct Chosen : NibblesAndWords {
     static constexpr bool IS_HALF = false;
-    static constexpr u32 SCALED = 1;
+    static constexpr u32 SCALED = SCALED_TOGETHER;
     static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
     static constexpr bool HAS_OFFSET = false;
     YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
+};
+
+// Floats of 4 bits, a sign, two bits of exponent and one of mantissa, counted in halves, with a scale per output and 16 inputs, as bf16: of
+// outputs g and g + 8 two words each, the first inputs in the low half.
+struct Floats : Chosen<1> {
     // The same bits in a bf16 are a number so many times less.
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         const u32 word = word_of(from.codes, k);
@@ -210,12 +214,7 @@ struct Floats : NibblesAndWords {
 };
 
 // Nibbles that choose among the uneven steps of IQ4_NL and IQ4_XS, signed bytes, with a scale per output and 32 inputs, as f32.
-struct Steps : NibblesAndWords {
-    static constexpr bool IS_HALF = false;
-    static constexpr u32 SCALED = 2;
-    static constexpr u32 BLOCKS = 3, BLOCKS_OF_16 = 2, BLOCKS_OF_32 = 1, GATED_BLOCKS = 2;
-    static constexpr bool HAS_OFFSET = false;
-    YGG_DEVICE static constexpr u32 ahead(u32 rows, bool is_gated) { return rows == 1 ? (is_gated ? 2 : 4) : rows == 2 && !is_gated ? 2 : 1; }
+struct Steps : Chosen<2> {
     YGG_DEVICE static void fragment(u32 (&a)[4], const Loaded& from, u32 k) {
         const u32 word = word_of(from.codes, k);
         // Bytes r of the first and of the second: the steps of nibbles r and r + 4.

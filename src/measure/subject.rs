@@ -178,7 +178,7 @@ impl StepSubject {
         let planted = Arc::new(AtomicUsize::new(0));
         let vocabulary = loaded.set().vocabulary();
         let tokens = u32::try_from(vocabulary).expect("token ids are 32 bits");
-        let siblings = siblings(text, widest.saturating_sub(1).max(1), tokens);
+        let siblings = siblings(text, widest - 1, tokens);
         let drafter = Planted { nodes: Arc::clone(&planted), siblings: Arc::clone(&siblings) };
         let shape = StepShape {
             depth: 1,
@@ -189,8 +189,8 @@ impl StepSubject {
         };
         let mut decoder = Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &shape)])?;
         let history: Vec<u32> = text.iter().copied().cycle().take(longest + 1).collect();
-        // Which experts rows use depends on what the cache holds; nothing else that is measured does. Streamed weights
-        // would be read for every part of the text, which takes as long as all that is measured of them.
+        // Which experts rows use depends on what the cache holds; nothing else that is measured does. Where weights are
+        // streamed, every part of the text would wait for a reading, for which a first use has no time.
         let graph = loaded.set().graph();
         if graph.routes() && !graph.streams() && longest > 0 {
             decoder.session_mut().prefill(&history[..longest])?;

@@ -24,7 +24,7 @@ pub(super) trait Parts {
     fn code(&self, element: usize) -> u8;
 }
 
-/// Appends whole blocks of elements, which are halves of rows or more.
+/// Appends elements of a tensor, which are whole blocks.
 pub(super) fn push_blocks(parts: &impl Parts, elements: Range<usize>, to: &mut Vec<u8>) {
     for first in elements.step_by(BLOCK) {
         for group in first / GROUP..(first + BLOCK) / GROUP {

@@ -74,6 +74,7 @@ pub(super) fn planted<'s>(
 ) -> Result<Forward<'s>, Error> {
     // A drafter model may know other tokens that nothing uses.
     let known = u32::try_from(session.set().vocabulary()).expect("token ids are 32 bits");
+    // A vocabulary may be smaller than a forward is wide.
     let tokens = iter::once(root).chain(siblings.iter().copied().cycle());
     let mut forward = session.forward(width)?;
     for (row, token) in (0..u32::try_from(width).expect("widths are small")).zip(tokens) {
@@ -85,4 +86,16 @@ pub(super) fn planted<'s>(
         });
     }
     Ok(forward)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn siblings_are_the_tokens_of_a_text_each_once_then_others() {
+        assert_eq!(siblings(&[5, 5, 7, 5, 9], 2, 10)[..], [5, 7]);
+        assert_eq!(siblings(&[5, 5, 7], 5, 10)[..], [5, 7, 0, 1, 2]);
+        assert_eq!(siblings(&[1], 9, 3)[..], [1, 0, 2], "all that there are");
+    }
 }
