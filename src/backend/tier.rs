@@ -53,11 +53,14 @@ pub fn packed_sizes(tier: Tier) -> Option<PackedSizes> {
             product: cpu::packed_bytes,
             rows: None,
             vector: |numbers| numbers * size_of::<f32>(),
+            pools: true,
         }),
         Runner::Cuda => Some(PackedSizes {
             product: cuda_stack_bytes,
             rows: Some(cuda_rows_bytes),
             vector: cuda_words_bytes,
+            // Which experts rows use is known on the device only, and copies are asked for by the host.
+            pools: false,
         }),
     }
 }

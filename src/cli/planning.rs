@@ -249,7 +249,7 @@ fn make(
 ) -> Result<(Prepared, PlanOrReason), Failure> {
     let loaded = Arc::new(Loaded::new(model, &load_options(machine, ProfileOptions::WIDTHS.to_vec()))?);
     let streamed = match loaded.set().graph().streams() {
-        true => ", since every forward reads weights from disk",
+        true => ", since forwards read weights from disk",
         false => "",
     };
     remark(format_args!(

@@ -174,7 +174,7 @@ pub(crate) fn memory(memory: Memory) -> String {
         streamed if pinned_bytes > 0 => {
             format!("; {} of weights are streamed for every forward from pinned memory", bytes(streamed))
         }
-        streamed => format!("; {} of weights are streamed for every forward", bytes(streamed)),
+        streamed => format!("; {} of weights are streamed", bytes(streamed)),
     };
     format!("memory     {} of weights, {} of session{streamed}", bytes(weight_bytes), bytes(session_bytes))
 }

@@ -527,9 +527,9 @@ impl Graph {
         spec.format = format;
     }
 
-    /// Declares that a weight is streamed.
-    pub(super) fn stream(&mut self, id: WeightId) {
-        Arc::make_mut(&mut self.weights)[id.0 as usize].residence = Residence::Streamed;
+    /// Declares where a weight is.
+    pub(super) fn lay(&mut self, id: WeightId, residence: Residence) {
+        Arc::make_mut(&mut self.weights)[id.0 as usize].residence = residence;
     }
 
     /// All rotary embeddings, by [`RopeId`].

@@ -71,7 +71,7 @@ impl Graph {
             let bytes = format.row_bytes(*columns);
             let is_less =
                 bytes.is_some_and(|bytes| stored.row_bytes(*columns).is_some_and(|all| bytes < all));
-            is_less && (!streams || *residence == Residence::Streamed)
+            is_less && (!streams || residence.is_streamed())
         })
     }
 
@@ -89,7 +89,7 @@ impl Graph {
             ids.iter().map(of).sum()
         };
         let (narrower, others) = self.narrower(format);
-        if others.iter().any(|id| self.weight(*id).residence == Residence::Streamed) {
+        if others.iter().any(|id| self.weight(*id).residence.is_streamed()) {
             return 1.0;
         }
         let (kept, before) = (bytes(&others, None), bytes(&narrower, None));

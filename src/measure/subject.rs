@@ -29,7 +29,7 @@ use crate::{
     tree::TokenTree,
 };
 
-use planted::{Planted, bushy_tree, ladder, planted, siblings};
+use planted::{Planted, Siblings, bushy_tree, ladder, planted};
 
 mod parts;
 mod planted;
@@ -125,7 +125,7 @@ pub(super) struct StepSubject {
     drafters: Vec<Measured>,
     history: Vec<u32>,
     /// Tokens of planted children of a root.
-    siblings: Arc<[u32]>,
+    siblings: Arc<Siblings>,
     top_k: usize,
     vocabulary: usize,
     /// A choice among all widths, for the time that choosing takes.
@@ -178,7 +178,7 @@ impl StepSubject {
         let planted = Arc::new(AtomicUsize::new(0));
         let vocabulary = loaded.set().vocabulary();
         let tokens = u32::try_from(vocabulary).expect("token ids are 32 bits");
-        let siblings = siblings(text, widest - 1, tokens);
+        let siblings = Arc::new(Siblings::new(text, widest - 1, tokens));
         let drafter = Planted { nodes: Arc::clone(&planted), siblings: Arc::clone(&siblings) };
         let shape = StepShape {
             depth: 1,
@@ -189,10 +189,8 @@ impl StepSubject {
         };
         let mut decoder = Decoder::new(session, vec![BandSteps::unplanned(Some(Box::new(drafter)), &shape)])?;
         let history: Vec<u32> = text.iter().copied().cycle().take(longest + 1).collect();
-        // Which experts rows use depends on what the cache holds; nothing else that is measured does. Where weights are
-        // streamed, every part of the text would wait for a reading, for which a first use has no time.
-        let graph = loaded.set().graph();
-        if graph.routes() && !graph.streams() && longest > 0 {
+        // Which experts rows use depends on what the cache holds; nothing else that is measured does.
+        if loaded.set().graph().routes() && longest > 0 {
             decoder.session_mut().prefill(&history[..longest])?;
         }
         let costs = loaded.set().widths().iter().map(|width| WidthCost {
@@ -262,6 +260,10 @@ impl StepSubject {
     /// A whole step of `width` rows; the time of one of its stages.
     fn step(&mut self, width: usize, context: usize, stage: StepStage) -> Result<Duration, Error> {
         self.planted.store(width - 1, Ordering::Relaxed);
+        // Where experts are read, forwards go on in the text: the same rows would find all of theirs in memory.
+        if self.decoder.session().set().graph().pools() {
+            self.history[context] = self.siblings.move_on();
+        }
         self.decoder.assume_history(&self.history[..=context]);
         let before = self.decoder.stats().stage_time(stage);
         let report = self.decoder.step(Limits { tokens: 2, ends: &[] }, None)?;

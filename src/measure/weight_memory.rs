@@ -7,13 +7,14 @@ use crate::{
     runtime::{Pinning, SessionOptions},
 };
 
-/// The memory of a model that reads weights from a file; `None` of one that reads none, or from memory of the host.
+/// The memory of a model that reads weights from a file; `None` of one that reads none, or from memory of the host, or
+/// of which experts share places: what it reads depends on its text, so nothing follows for other divisions.
 ///
 /// # Errors
 /// [`Error`] of kind `Internal` if the model does not compile again.
 pub(super) fn weight_memory(loaded: &Loaded) -> Result<Option<WeightMemory>, Error> {
     let set = loaded.set();
-    if loaded.has_own_memory() || !set.graph().streams() {
+    if loaded.has_own_memory() || !set.graph().streams() || set.graph().pools() {
         return Ok(None);
     }
     let Some((splits, placed)) = set.weight_splits()?.zip(set.placed()) else { return Ok(None) };

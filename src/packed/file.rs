@@ -14,7 +14,7 @@ use std::fmt;
 use super::PackedDigest;
 
 const MAGIC: &[u8; 8] = b"YGGKEPT\0";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// What the weights begin at a multiple of.
 const PAGE: usize = 4096;
 pub(super) const DIGEST: usize = 32;

@@ -11,8 +11,9 @@ pub type PackedDigest = [u8; 32];
 /// Bytes that were kept, the same ones as long as this lives; the first is aligned to [`KEPT_ALIGNMENT`].
 pub type KeptBytes = Arc<dyn AsRef<[u8]> + Send + Sync + RefUnwindSafe>;
 
-/// Where parts of kept weights begin: multiples of this, one after the other.
-pub const KEPT_ALIGNMENT: usize = 64;
+/// Where parts of kept weights begin: multiples of this, one after the other. Of a page, since reads that pass the
+/// system's cache by begin at pages, and a part may be read to any place.
+pub const KEPT_ALIGNMENT: usize = 4096;
 
 /// Takes bytes of a part, in order.
 pub type Append<'a> = dyn FnMut(&[u8]) -> io::Result<()> + 'a;

@@ -15,7 +15,7 @@ use super::{
 use crate::storage::{FileStamp, LockedFile, MappedFile};
 
 /// Weights of more bytes are mapped.
-const MOST_READ: usize = 64;
+const MOST_READ: usize = 4096;
 
 /// A model that was written long enough ago, and where its weights are kept.
 struct Scene {
@@ -104,8 +104,18 @@ impl Scene {
     }
 }
 
+/// Parts of these bytes as they are kept.
+fn kept(parts: &[&[u8]]) -> Vec<u8> {
+    let whole = |part: &&[u8]| {
+        let mut part = part.to_vec();
+        part.resize(part.len().next_multiple_of(KEPT_ALIGNMENT), 0);
+        part
+    };
+    parts.iter().flat_map(whole).collect()
+}
+
 fn expected() -> Vec<u8> {
-    [&[1; 100][..], &[0; 28], &[2; 64]].concat()
+    kept(&[&[1; 100], &[2; 64]])
 }
 
 #[test]
@@ -122,7 +132,10 @@ fn the_second_start_maps_what_the_first_kept() {
         (None, vec![PackedNote::Outdated(scene.file()), PackedNote::Kept(scene.file())])
     );
     // Few bytes are read, and are the same.
-    assert_eq!(scene.start_with([8; 32], &[]), (Some(vec![3; 64]), vec![PackedNote::Read(scene.file())]));
+    assert_eq!(
+        scene.start_with([8; 32], &[]),
+        (Some(kept(&[&[3; 64]])), vec![PackedNote::Read(scene.file())])
+    );
     // Little is not kept.
     fs::remove_file(scene.file()).unwrap();
     assert_eq!(scene.start_with(PACKING, &[&[1; 7]]), (None, vec![]));
@@ -188,9 +201,9 @@ fn damaged_files_are_told_and_replaced() {
         (Vec::new(), "empty file"),
         (whole[..5].to_vec(), "found 5 bytes"),
         (whole[..100].to_vec(), "found 100 bytes"),
-        (whole[..header].to_vec(), "expected 192 bytes of weights, found 0"),
-        (whole[..whole.len() - 1].to_vec(), "found 191"),
-        ([&whole[..], &[0]].concat(), "found 193"),
+        (whole[..header].to_vec(), "expected 8192 bytes of weights, found 0"),
+        (whole[..whole.len() - 1].to_vec(), "found 8191"),
+        ([&whole[..], &[0]].concat(), "found 8193"),
         (flipped(0), "a file of kept weights"),
         // The length of the header, the weights', a digest, the path.
         (flipped(12), "header"),

@@ -93,7 +93,8 @@ pub struct Memory {
     /// Packed weights in memory, those of variants and the buffer for streamed ones among them; shared by all sessions
     /// of the set.
     pub weight_bytes: usize,
-    /// Packed weights that every forward of the model reads from a file, or a GPU from memory of the host.
+    /// Packed weights that every forward of the model reads from a file, or a GPU from memory of the host; of experts
+    /// that share places in memory, those that have none at a time.
     pub streamed_bytes: usize,
     /// Those of them that lie in pinned memory of the host, for a GPU to copy: all, or none on a processor, which reads
     /// a file.

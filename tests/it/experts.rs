@@ -1,11 +1,11 @@
-//! Models with experts: upcycled ones are the dense model that they were made of, weights of experts stay in memory,
-//! and what is not computed is refused by name.
+//! Models with experts: upcycled ones are the dense model that they were made of, experts share places where memory is
+//! short, and what is not computed is refused by name.
 
 use std::path::Path;
 
 use ygg_kernels::{KvFormat, WeightFormat};
 use yggc::{
-    ir::{Op, Residence},
+    ir::{Residence, WeightSpec},
     model::{
         Model,
         synthetic::{SyntheticExperts, SyntheticSpec},
@@ -13,7 +13,7 @@ use yggc::{
     runtime::{ExecutableSet, RuntimeError, SetOptions},
 };
 
-use crate::streaming::{opened, written};
+use crate::streaming::{model_streams_alike, opened, written};
 use crate::tiny_model::{Class, Dice, TinyModel, best_tier, is_cuda, loading, session};
 
 /// By how much logits of an upcycled model are off: the weights of experts sum to one but for rounding.
@@ -85,35 +85,75 @@ fn load(model: &Model, resident: Option<usize>) -> Result<ExecutableSet, Runtime
     ExecutableSet::load(&model.graph, &loading(model), &options)
 }
 
-/// Which of them a forward reads is known too late to read them ahead: all else is streamed before a budget is too
-/// small.
+/// Experts that are read, of a format of each kind of kernel: more than a row uses, so few that all rows use all, and
+/// matrices of several reads.
 #[test]
-fn experts_stay_in_memory() {
-    let experts = SyntheticExperts { count: 4, used: 2, are_copies: false };
+fn experts_that_share_places_are_read_to_the_bit() {
+    let cases = [
+        (WeightFormat::F16, (12, 2), 64, vec![(0, 1), (60 << 10, 2)]),
+        (WeightFormat::Q8_0, (4, 3), 96, vec![(0, 2)]),
+        (WeightFormat::Q4_K, (6, 2), 512, vec![(0, 2), (1 << 20, 1)]),
+        (WeightFormat::BF16, (4, 2), 2400, vec![(0, 2)]),
+    ];
     let place = tempfile::tempdir().expect("a temporary folder");
-    let spec = SyntheticSpec { width: 256, layers: 4, ..spec(WeightFormat::Q8_0, Some(experts)) };
+    for (format, (count, used), feed_forward, more) in cases {
+        let experts = SyntheticExperts { count, used, are_copies: false };
+        if is_cuda() && feed_forward > 256 {
+            continue;
+        }
+        let sizes = SyntheticSpec { width: 256, heads: 4, head_dim: 64, ..spec(format, Some(experts)) };
+        let spec = SyntheticSpec { feed_forward, ..sizes };
+        let model = opened(&written(place.path(), &format!("{format}.gguf"), &spec));
+        model_streams_alike(&model, format, |least| {
+            more.iter().map(|(more, threads)| (least + more, *threads)).collect()
+        });
+    }
+}
+
+/// All rows use every matrix that is not an expert's: experts are read before any of these is, and have as many places
+/// as the budget goes for. On a GPU they stay.
+#[test]
+fn experts_are_streamed_first_and_a_row_s_have_places_at_least() {
+    let experts = SyntheticExperts { count: 5, used: 2, are_copies: false };
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let spec = SyntheticSpec { width: 256, feed_forward: 256, ..spec(WeightFormat::Q8_0, Some(experts)) };
     let model = opened(&written(place.path(), "model.gguf", &spec));
-    let least = match load(&model, Some(0)) {
+    let load = |resident| load(&model, Some(resident));
+    let least = match load(0) {
         Err(RuntimeError::Budget(error)) => error.least,
         other => panic!("expected a budget that is too small, found {other:?}"),
     };
-    let of_experts: Vec<_> =
-        model.graph.weights().iter().filter(|weight| weight.name.contains("_exps")).collect();
-    let row = |format: WeightFormat, columns| format.row_bytes(columns).expect("whole blocks");
-    let bytes: usize = of_experts.iter().map(|weight| weight.rows * row(weight.format, weight.columns)).sum();
-    assert!(
-        of_experts.len() == 48 && least > bytes,
-        "{} matrices of {bytes} bytes in {least}",
-        of_experts.len()
-    );
-    let set = load(&model, Some(least)).expect("the least budget is enough");
-    let graph = set.graph();
-    assert!(graph.streams(), "something is streamed");
-    for value in graph.topological() {
-        if let Op::RoutedGated { experts, .. } | Op::RoutedLinear { experts, .. } = &graph.node(value).op {
-            assert!(experts.iter().all(|expert| graph.weight(*expert).residence == Residence::Resident));
+    let whole = load(usize::MAX).expect("there is no limit").placed().expect("there is a budget").resident;
+    // What experts have, and whether any other matrix is streamed.
+    let laid = |resident: usize| {
+        let set = load(resident).expect("enough");
+        let (mut places, mut others) = (Vec::new(), false);
+        for WeightSpec { name, residence, .. } in set.graph().weights().iter() {
+            match residence {
+                _ if name.contains("_exps") => places.push(*residence),
+                residence => others |= residence.is_streamed(),
+            }
         }
+        assert_eq!(places.len(), 3 * 3 * 5);
+        places.dedup();
+        assert_eq!(places.len(), 1, "all alike: {places:?}");
+        (places[0], others)
+    };
+    let pooled = |places| Residence::Pooled { places };
+    if is_cuda() {
+        assert_eq!(laid(least), (Residence::Resident, true));
+        return;
     }
+    assert_eq!(laid(least), (pooled(2), true));
+    assert_eq!(laid(whole - 1), (pooled(4), false));
+    assert_eq!(laid(whole), (Residence::Resident, false));
+    let splits =
+        load(least).expect("enough").weight_splits().expect("it compiles").expect("there is a budget");
+    for split in &splits.all {
+        let placed = load(split.budget).expect("enough").placed();
+        assert_eq!(placed, Some(split.placed), "within {}", split.budget);
+    }
+    assert_eq!(splits.all.last().map(|split| split.placed.streamed), Some(0));
 }
 
 fn refused(path: &Path) -> String {

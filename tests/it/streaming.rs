@@ -15,7 +15,10 @@ use ygg_kernels::{Activations, KvFormat, Tier, WeightFormat};
 use yggc::{
     engine::{Engine, LoadOptions, Loaded, Options},
     ir::Placed,
-    model::{Model, synthetic::SyntheticSpec},
+    model::{
+        Model,
+        synthetic::{SyntheticExperts, SyntheticSpec},
+    },
     packed::KeptPlace,
     plan::Schedule,
     runtime::{Choice, ExecutableSet, RuntimeError, SetOptions, SkipSet, VariantChange},
@@ -126,12 +129,16 @@ pub(crate) fn models() -> &'static [TinyModel] {
     MODELS.get_or_init(|| {
         let folder = folder("models");
         let formats = [WeightFormat::BF16, WeightFormat::Q8_0, WeightFormat::Q4_K];
-        let open = |format: WeightFormat| {
-            let model = opened(&written(&folder, &format!("{format}.gguf"), &spec(format, true)));
+        let open = |format: WeightFormat, experts: Option<SyntheticExperts>| {
+            let name = if experts.is_some() { format!("{format} experts") } else { format.to_string() };
+            let spec = SyntheticSpec { experts, ..spec(format, true) };
+            let model = opened(&written(&folder, &format!("{name}.gguf"), &spec));
             let resident = least(&model, class()) + (200 << 10);
-            TinyModel::of(format.to_string(), model, format).within(resident)
+            TinyModel::of(name, model, format).within(resident)
         };
-        formats.map(open).into()
+        let experts = SyntheticExperts { count: 5, used: 2, are_copies: false };
+        let dense = formats.map(|format| open(format, None));
+        dense.into_iter().chain([open(WeightFormat::Q8_0, Some(experts))]).collect()
     })
 }
 
@@ -164,7 +171,11 @@ fn streams_alike(
     model_streams_alike(&model, format, budgets);
 }
 
-fn model_streams_alike(model: &Model, format: WeightFormat, budgets: impl Fn(usize) -> Vec<(usize, usize)>) {
+pub(crate) fn model_streams_alike(
+    model: &Model,
+    format: WeightFormat,
+    budgets: impl Fn(usize) -> Vec<(usize, usize)>,
+) {
     for tier in tested_tiers().into_iter().filter(|tier| *tier != Tier::Reference) {
         let class = class_of(tier, format);
         let expected = shown(&build(model, class, None).expect("it fits"), 1);
@@ -302,7 +313,15 @@ fn steps_without_the_host_are_those_of_a_model_in_memory() {
 
 #[test]
 fn a_file_that_is_cut_while_it_is_read_fails_the_session_and_says_so() {
-    let path = written(&folder("cut"), "model.gguf", &spec(WeightFormat::Q8_0, true));
+    let experts = SyntheticExperts { count: 5, used: 2, are_copies: false };
+    for experts in [None, Some(experts)] {
+        a_cut_file_is_told(&SyntheticSpec { experts, ..spec(WeightFormat::Q8_0, true) });
+    }
+}
+
+fn a_cut_file_is_told(spec: &SyntheticSpec) {
+    let path =
+        written(&folder("cut"), if spec.experts.is_some() { "experts.gguf" } else { "model.gguf" }, spec);
     let model = opened(&path);
     let class = Class { tier: Tier::Portable, activations: Activations::Int8 };
     let set = build(&model, class, Some(least(&model, class))).expect("enough");

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use ygg_kernels::{Activations, Tier};
 use yggc::{
-    model::Model,
+    model::{Model, synthetic::SyntheticExperts},
     plan::Schedule,
     runtime::{ExecutableSet, Exercise, Session},
     sample::{Adjustment, Sampling},
@@ -166,8 +166,8 @@ pub(crate) fn check_memory(set: &Arc<ExecutableSet>, threads: usize) {
 }
 
 /// Streamed weights are read by threads that allocate nothing either.
-pub(crate) fn check_streamed(tier: Tier) {
-    let set = streaming(tier);
+pub(crate) fn check_streamed(tier: Tier, experts: Option<SyntheticExperts>) {
+    let set = streaming(tier, experts);
     for threads in [1, 2] {
         check_memory(&set, threads);
         check_observed(&set, threads);

@@ -7,7 +7,7 @@ use yggc::{
     backend::Loading,
     model::{
         HiddenStateModel, Model,
-        synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticSpec},
+        synthetic::{BlockSpec, Eagle3Spec, HiddenStateSpec, SyntheticExperts, SyntheticSpec},
     },
     packed::KeptPlace,
     plan::{
@@ -85,11 +85,12 @@ pub(crate) fn set_within(
     ExecutableSet::load(&model.graph, &loading, &options)
 }
 
-/// Executables whose weights are streamed as far as can be.
-pub(crate) fn streaming(tier: Tier) -> Arc<ExecutableSet> {
+/// Executables whose weights are streamed as far as can be, of a model with experts or without.
+pub(crate) fn streaming(tier: Tier, experts: Option<SyntheticExperts>) -> Arc<ExecutableSet> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("tiny.gguf");
-    SyntheticSpec { feed_forward: 1024, ..spec() }.write_gguf(&path).expect("the model is written");
+    let spec = SyntheticSpec { feed_forward: 1024, experts, ..spec() };
+    spec.write_gguf(&path).expect("the model is written");
     let stamp = || MappedFile::open(&path).expect("it was written").stamp().expect("the system says");
     while !stamp().expect("a system that notes changes").is_settled() {
         std::thread::sleep(Duration::from_millis(50));

@@ -14,7 +14,7 @@ use std::{
 };
 
 use ygg_kernels::{Activations, Tier};
-use yggc::{plan::Schedule, sample::Sampling};
+use yggc::{model::synthetic::SyntheticExperts, plan::Schedule, sample::Sampling};
 
 mod checks;
 mod damaged;
@@ -166,7 +166,10 @@ fn parts() -> Vec<Part> {
     let tiers = yggc::backend::available_tiers();
     let fastest = *tiers.last().expect("a tier for every processor");
     let mut parts = vec![
-        Part::new("streamed weights", move || check_streamed(fastest)),
+        Part::new("streamed weights", move || check_streamed(fastest, None)),
+        Part::new("streamed experts", move || {
+            check_streamed(fastest, Some(SyntheticExperts { count: 5, used: 2, are_copies: false }));
+        }),
         Part::new("a store", check_store_memory),
     ];
     for (name, family) in
@@ -224,7 +227,7 @@ fn parts_of_cuda() -> Vec<Part> {
             }
         }),
         Part::new("streamed weights", || {
-            let streamed = streaming(Tier::Cuda);
+            let streamed = streaming(Tier::Cuda, None);
             check_observed(&streamed, 1);
             for drafter in [("none", Schedule::Plain), ("layer_skip", Schedule::WholeStep)] {
                 check_steps(&streamed, drafter, 1, Sampling::GREEDY);

@@ -38,7 +38,7 @@ pub fn packed_layouts(program: &Program) -> BTreeMap<String, PackedLayout> {
             OpWeights::Rows(weight) => {
                 let layout = match spec(weight).residence {
                     Residence::Mapped => format!("{}, in the model's file", spec(weight).format),
-                    Residence::Resident | Residence::Streamed => packed(weight),
+                    Residence::Resident | Residence::Streamed | Residence::Pooled { .. } => packed(weight),
                 };
                 add(weight, layout, "rows of tokens".to_owned());
                 None

@@ -35,13 +35,21 @@ pub fn available_tiers() -> Vec<Tier> {
     Tier::ALL.into_iter().filter(|t| t.is_available()).collect()
 }
 
+/// What a program reads from the file of packed weights.
+#[derive(Clone, Copy, Debug)]
+struct Streams {
+    /// Whether streamed matrices: then in their order, each once.
+    units: bool,
+    /// Whether experts that share places.
+    experts: bool,
+}
+
 /// Programs whose steps are resolved to packed weights and kernels. Clones share the packed weights.
 #[derive(Clone, Debug)]
 pub(super) struct CpuExecutables {
     programs: IdVec<ProgramId, Program>,
     steps: IdVec<ProgramId, IdVec<StepId, CpuStep>>,
-    /// Whether a program multiplies by streamed matrices: then in their order, each once.
-    streams: IdVec<ProgramId, bool>,
+    streams: IdVec<ProgramId, Streams>,
     weights: PackedWeights,
     embedding: Option<MatrixId>,
     kernels: Kernels,
@@ -89,7 +97,8 @@ impl CpuExecutables {
                 units.is_sorted_by(|a, b| a < b),
                 "streamed matrices in the order of use, found {units:?}"
             );
-            self.streams.push(!units.is_empty());
+            let experts = steps.iter().any(|step| step.pool().is_some());
+            self.streams.push(Streams { units: !units.is_empty(), experts });
             self.steps.push(steps);
         }
         self.programs.extend(programs);

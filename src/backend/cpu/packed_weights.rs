@@ -16,13 +16,16 @@ use ygg_kernels::{
 };
 
 use crate::{
-    ir::{Norm, Op, OpWeights, Program, Residence, SharedBytes, Staging, WeightId, WeightSource, WeightSpec},
-    packed::{Append, KEPT_ALIGNMENT, KeptBytes, KeptWeights, PackedDigest},
+    ir::{
+        Norm, Op, OpWeights, PAGE, Program, Residence, SharedBytes, Staging, StagingPlace, Step, WeightId,
+        WeightSource, WeightSpec,
+    },
+    packed::{Append, KEPT_ALIGNMENT, KeptBytes, KeptWeights, PackedDigest, PackedFile},
 };
 
 use super::{
     BackendError, Loading,
-    streaming::{Streamer, Unit, UnitId},
+    streaming::{Experts, PoolId, PoolSpec, Streamer, Unit, UnitId},
 };
 use crate::backend::memory::probe;
 
@@ -100,16 +103,20 @@ pub(super) struct PackedWeights {
     matrices: Vec<Arc<PackedLinear>>,
     vectors: Vec<Arc<[f32]>>,
     mapped: BTreeMap<WeightId, MappedRows>,
-    streamed: Option<Streamed>,
+    streamed: Streamed,
 }
 
-/// The matrices that are streamed: a row of those that were packed first.
-#[derive(Clone, Debug)]
+/// The matrices that are read from a file: of those that were packed first.
+#[derive(Clone, Debug, Default)]
 struct Streamed {
-    /// By their numbers.
+    /// Those that every forward reads, by their numbers.
     units: BTreeMap<usize, UnitId>,
-    streamer: Arc<Streamer>,
-    staging_bytes: usize,
+    streamer: Option<Arc<Streamer>>,
+    /// Experts that share places, by their numbers.
+    pools: BTreeMap<usize, PoolId>,
+    experts: Option<Arc<Experts>>,
+    /// Of the buffer and of places.
+    bytes: usize,
 }
 
 impl PackedWeights {
@@ -148,13 +155,16 @@ impl PackedWeights {
             self.vectors.push(vector.into());
         }
         let packed = match is_first {
-            true => self.pack_first(&matrices, specs, loading, threads)?,
+            true => self.pack_first(&matrices, &programs[0], loading, threads)?,
             // Heads, substitutes and drafters: made by their sources, or small.
-            false => one_by_one(&matrices, specs, loading, threads)?,
+            false => {
+                let packed = one_by_one(&matrices, specs, loading, threads)?;
+                packed.into_iter().map(Arc::new).collect()
+            }
         };
         for (key, matrix) in matrices.into_iter().zip(packed) {
             self.places.insert(key, self.matrices.len());
-            self.matrices.push(Arc::new(matrix));
+            self.matrices.push(matrix);
         }
         Ok(())
     }
@@ -163,39 +173,56 @@ impl PackedWeights {
     fn pack_first(
         &mut self,
         matrices: &[Key],
-        specs: &[WeightSpec],
+        program: &Program,
         loading: &Loading<'_>,
         threads: usize,
-    ) -> Result<Vec<PackedLinear>, BackendError> {
+    ) -> Result<Vec<Arc<PackedLinear>>, BackendError> {
+        let specs = &program.weights[..];
         let stored: Vec<_> = matrices.iter().map(|key| key.stored(loading.weights)).collect();
         let packings = matrices.iter().zip(&stored).map(|(key, stored)| packing_of(key, specs, stored));
         let packings = packings.collect::<Result<Vec<_>, _>>()?;
         let note = |i: usize| loading.note(&matrices[i].weights());
         let digest = digest_of(matrices, specs, &packings);
-        let is_streamed = |key: &Key| {
-            let streamed = |weight: &WeightId| specs[weight.0 as usize].residence == Residence::Streamed;
-            key.weights().iter().any(streamed)
-        };
-        let streamed: Vec<bool> = matrices.iter().map(is_streamed).collect();
-        if !streamed.contains(&true) {
-            return kept_or_packed(packings, &digest, loading.kept, threads, &note);
+        let residence = |key: &Key| specs[key.weights()[0].0 as usize].residence;
+        let residences: Vec<Residence> = matrices.iter().map(residence).collect();
+        if !residences.iter().any(|residence| residence.is_streamed()) {
+            let packed = kept_or_packed(packings, &digest, loading.kept, threads, &note)?;
+            return Ok(packed.into_iter().map(Arc::new).collect());
         }
         let kept = loading.kept.ok_or_else(|| BackendError::NoStream {
             reason: "no folder was given to keep packed weights in; give one".to_owned(),
         })?;
-        let (packed, streamed) = stream(packings, &streamed, &digest, kept, threads, &note)?;
-        self.streamed = Some(streamed);
+        let numbers = matrices.iter().enumerate().map(|(number, key)| (key, number)).collect();
+        let pools = pools_of(program, &numbers);
+        let (packed, streamed) = stream(packings, (&residences, &pools), (&digest, kept), threads, &note)?;
+        self.streamed = streamed;
         Ok(packed)
     }
 
     /// What streams matrices, if any are.
     pub(super) fn streamer(&self) -> Option<&Arc<Streamer>> {
-        self.streamed.as_ref().map(|streamed| &streamed.streamer)
+        self.streamed.streamer.as_ref()
+    }
+
+    /// What reads experts that share places, if any do.
+    pub(super) fn experts(&self) -> Option<&Arc<Experts>> {
+        self.streamed.experts.as_ref()
+    }
+
+    /// What went wrong with reading, if something did.
+    pub(super) fn failure(&self) -> Option<&BackendError> {
+        let of_streamer = self.streamer().and_then(|streamer| streamer.failure());
+        of_streamer.or_else(|| self.experts()?.failure())
+    }
+
+    /// The number of the pool of an expert's matrix, if it has no place of its own.
+    pub(super) fn pool(&self, id: MatrixId) -> Option<PoolId> {
+        self.streamed.pools.get(&id.0).copied()
     }
 
     /// The number of a matrix among those that are streamed, if it is.
     pub(super) fn unit(&self, id: MatrixId) -> Option<UnitId> {
-        self.streamed.as_ref()?.units.get(&id.0).copied()
+        self.streamed.units.get(&id.0).copied()
     }
 
     fn place(&self, key: &Key) -> usize {
@@ -225,7 +252,8 @@ impl PackedWeights {
 
     /// All matrices in memory, each once.
     pub(super) fn resident(&self) -> impl Iterator<Item = &PackedLinear> {
-        let is_resident = |place: &usize| self.unit(MatrixId(*place)).is_none();
+        let Streamed { units, pools, .. } = &self.streamed;
+        let is_resident = |place: &usize| !units.contains_key(place) && !pools.contains_key(place);
         (0..self.matrices.len()).filter(is_resident).map(|place| &*self.matrices[place])
     }
 
@@ -235,8 +263,7 @@ impl PackedWeights {
 
     pub(super) fn resident_bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().map(|v| v.len() * size_of::<f32>()).sum();
-        let staging = self.streamed.as_ref().map_or(0, |streamed| streamed.staging_bytes);
-        self.resident().map(PackedLinear::resident_bytes).sum::<usize>() + vectors + staging
+        self.resident().map(PackedLinear::resident_bytes).sum::<usize>() + vectors + self.streamed.bytes
     }
 }
 
@@ -330,52 +357,146 @@ fn kept_or_packed(
     Ok(packed)
 }
 
-/// Matrices of which some are streamed from the file that keeps all; it is made first if there is none.
+/// The experts of a product that share places.
+struct Pool {
+    /// Numbers of their matrices.
+    matrices: Vec<usize>,
+    of_each: usize,
+    /// Matrices that have a place at a time.
+    places: usize,
+    /// The pool of the product that follows by the same routes.
+    next: Option<PoolId>,
+}
+
+/// The pools of a program, in the order of use.
+fn pools_of(program: &Program, numbers: &BTreeMap<&Key, usize>) -> Vec<Pool> {
+    let routes = |step: &Step| step.operands[1].region().map(|routes| routes.value);
+    let (mut pools, mut before): (Vec<Pool>, Option<_>) = (Vec::new(), None);
+    for step in &program.steps {
+        let OpWeights::Experts { experts, biases: _ } = step.op.weights() else { continue };
+        let Residence::Pooled { places } = program.weights[experts[0].0 as usize].residence else { continue };
+        let number = |expert: &WeightId| numbers[&Key::Stack(vec![*expert])];
+        let of_each = if matches!(step.op, Op::RoutedGated { .. }) { 2 } else { 1 };
+        let next = PoolId(pools.len());
+        if let Some(last) = pools.last_mut().filter(|_| before == Some(routes(step))) {
+            last.next = Some(next);
+        }
+        before = Some(routes(step));
+        let matrices: Vec<usize> = experts.iter().map(number).collect();
+        let places = (places as usize * of_each).min(matrices.len());
+        pools.push(Pool { matrices, of_each, places, next: None });
+    }
+    pools
+}
+
+/// Matrices of which some are read from the file that keeps all; it is made first if there is none.
 fn stream(
     packings: Vec<Packing<'_>>,
-    is_streamed: &[bool],
-    digest: &PackedDigest,
-    folder: &KeptWeights,
+    (residences, pools): (&[Residence], &[Pool]),
+    (digest, folder): (&PackedDigest, &KeptWeights),
     threads: usize,
     note: &(dyn Fn(usize) + Sync),
-) -> Result<(Vec<PackedLinear>, Streamed), BackendError> {
+) -> Result<(Vec<Arc<PackedLinear>>, Streamed), BackendError> {
     let sizes: Vec<usize> = packings.iter().map(Packing::bytes).collect();
     let mut pack = |part: usize, append: &mut Append<'_>| {
         let packed = on_threads(vec![packings[part].clone()], threads, &|_| ()).map_err(io::Error::other)?;
         packed.iter().try_for_each(|matrix| append(matrix.bytes()))
     };
     let file = folder.file(digest, &sizes, &mut pack).map_err(|reason| BackendError::NoStream { reason })?;
-    let (mut units, mut unit_of, mut at) = (Vec::new(), BTreeMap::new(), 0);
-    for (i, bytes) in sizes.into_iter().enumerate() {
-        if is_streamed[i] {
-            unit_of.insert(i, UnitId(units.len()));
-            units.push(Unit { start: at, bytes });
-        }
-        at += bytes.next_multiple_of(KEPT_ALIGNMENT) as u64;
+    let file = Arc::new(file);
+    let starts = sizes.iter().scan(0, |end, bytes| {
+        let start = *end;
+        *end += bytes.next_multiple_of(KEPT_ALIGNMENT) as u64;
+        Some(start)
+    });
+    let starts: Vec<u64> = starts.collect();
+    let numbers = |wanted: Residence| (0..sizes.len()).filter(move |number| residences[*number] == wanted);
+    let resident: Vec<usize> = numbers(Residence::Resident).collect();
+    let of_resident = resident.iter().map(|number| packings[*number].clone()).collect();
+    let of_resident = on_threads(of_resident, threads, &|place| note(resident[place]))?;
+    let mut packed: BTreeMap<usize, Arc<PackedLinear>> =
+        resident.iter().copied().zip(of_resident.into_iter().map(Arc::new)).collect();
+    let mut streamed = Streamed::default();
+    let units: Vec<usize> = numbers(Residence::Streamed).collect();
+    if !units.is_empty() {
+        packed.extend(streamed.add_units(&file, (&packings, &starts), &units)?);
     }
-    let sizes: Vec<usize> = units.iter().map(|unit| unit.bytes).collect();
-    let staging = Staging::of(&sizes);
-    let what = "the buffer that weights are streamed through";
-    let memory = cpu::Staging::new(staging.bytes)
-        .map(Arc::new)
-        .ok_or(BackendError::Memory { what, bytes: staging.bytes })?;
-    let of_resident = packings.iter().cloned().enumerate().filter(|(i, _)| !is_streamed[*i]);
-    let (numbers, of_resident): (Vec<usize>, Vec<_>) = of_resident.unzip();
-    let mut resident = on_threads(of_resident, threads, &|r| note(numbers[r]))?.into_iter();
-    let mut places = units.iter().zip(&staging.places);
-    let matrix = |(i, packing): (usize, Packing<'_>)| {
-        if !is_streamed[i] {
-            return resident.next().expect("packed above");
+    if !pools.is_empty() {
+        packed.extend(streamed.add_pools(&file, (&packings, &starts), pools)?);
+    }
+    (0..sizes.len()).filter(|number| residences[*number].is_streamed()).for_each(note);
+    Ok((packed.into_values().collect(), streamed))
+}
+
+/// Memory that weights are read into.
+fn read_into(bytes: usize, what: &'static str) -> Result<Arc<cpu::Staging>, BackendError> {
+    cpu::Staging::new(bytes).map(Arc::new).ok_or(BackendError::Memory { what, bytes })
+}
+
+/// Matrices by their numbers.
+type Numbered = Vec<(usize, Arc<PackedLinear>)>;
+
+impl Streamed {
+    /// Streams the matrices of these numbers, which begin at `starts` of the file.
+    fn add_units(
+        &mut self,
+        file: &Arc<PackedFile>,
+        (packings, starts): (&[Packing<'_>], &[u64]),
+        numbers: &[usize],
+    ) -> Result<Numbered, BackendError> {
+        let unit = |number: &usize| Unit { start: starts[*number], bytes: packings[*number].bytes() };
+        let units: Vec<Unit> = numbers.iter().map(unit).collect();
+        let sizes: Vec<usize> = units.iter().map(|unit| unit.bytes).collect();
+        let staging = Staging::of(&sizes);
+        let memory = read_into(staging.bytes, "the buffer that weights are streamed through")?;
+        let matrix = |(number, place): (&usize, &StagingPlace)| {
+            // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other
+            // times only.
+            let matrix = unsafe { packings[*number].clone().staged(&memory, place.at.start) };
+            (*number, Arc::new(matrix))
+        };
+        let matrices = numbers.iter().zip(&staging.places).map(matrix).collect();
+        self.units = numbers.iter().copied().zip((0..).map(UnitId)).collect();
+        self.bytes += staging.bytes;
+        self.streamer = Some(Arc::new(Streamer::new(Arc::clone(file), &units, &staging, memory)?));
+        Ok(matrices)
+    }
+
+    /// Reads experts when rows use them. What a number of an expert names is a matrix of its shape.
+    fn add_pools(
+        &mut self,
+        file: &Arc<PackedFile>,
+        (packings, starts): (&[Packing<'_>], &[u64]),
+        pools: &[Pool],
+    ) -> Result<Numbered, BackendError> {
+        let place_bytes = |pool: &Pool| packings[pool.matrices[0]].bytes().next_multiple_of(PAGE);
+        let bytes = pools.iter().map(|pool| pool.places * place_bytes(pool)).sum();
+        let memory = read_into(bytes, "the places that experts share")?;
+        let (mut at, mut matrices, mut specs) = (0, Vec::new(), Vec::new());
+        for (id, pool) in pools.iter().enumerate() {
+            let first = &packings[pool.matrices[0]];
+            let place = |place: usize| {
+                let at = at + place * place_bytes(pool);
+                // SAFETY: products read a matrix between the end of its reading and their passing it only, and readers
+                // write it at other times only.
+                (at, Arc::new(unsafe { first.clone().staged(&memory, at) }))
+            };
+            let places: Vec<_> = (0..pool.places).map(place).collect();
+            at += pool.places * place_bytes(pool);
+            self.pools.extend(pool.matrices.iter().map(|number| (*number, PoolId(id))));
+            matrices.extend(pool.matrices.iter().map(|number| (*number, Arc::clone(&places[0].1))));
+            specs.push(PoolSpec {
+                starts: pool.matrices.iter().map(|number| starts[*number]).collect(),
+                bytes: first.bytes(),
+                of_each: pool.of_each,
+                places,
+                next: pool.next,
+            });
         }
-        note(i);
-        let (unit, place) = places.next().expect("one for each");
-        // SAFETY: products read the matrix between its delivery and its release only, and readers write it at other
-        // times only.
-        unsafe { packing.staged(&memory, Streamer::start_of(unit, place)) }
-    };
-    let packed = packings.into_iter().enumerate().map(matrix).collect();
-    let streamer = Arc::new(Streamer::new(file, &units, &staging, memory)?);
-    Ok((packed, Streamed { units: unit_of, streamer, staging_bytes: staging.bytes }))
+        self.bytes += bytes;
+        self.experts = Some(Arc::new(Experts::new(Arc::clone(file), specs, memory)?));
+        Ok(matrices)
+    }
 }
 
 /// Matrices where they were kept, as [`KeptWeights::keep`] says.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ygg_kernels::{
-    Attention, ConvLayer, KvLayer, Rope, RopeTable, Rows, RowsMut, StateLayer,
+    Attention, ConvLayer, KvLayer, Rope, RopeTable, Routes, Rows, RowsMut, StateLayer,
     cpu::{FoundLayout, Kernels, Tuning},
 };
 
@@ -25,7 +25,7 @@ use super::{
     packed_weights::PackedWeights,
     pool::{Pool, Worker, Workers},
     step::CpuStep,
-    streaming,
+    streaming::{self, PoolId},
 };
 
 /// Arena, cache, scratch and threads of one request.
@@ -107,8 +107,10 @@ impl CpuReplay {
     ) -> (Forward<'a>, &'a Pool) {
         let executables = &*self.executables;
         let streams = executables.streams[program];
+        let experts = executables.weights.experts().filter(|_| streams.experts);
         let forward = Forward {
-            stream: executables.weights.streamer().filter(|_| streams).map(|streamer| streamer.begin()),
+            stream: executables.weights.streamer().filter(|_| streams.units).map(|streamer| streamer.begin()),
+            calls: experts.map(|experts| experts.begin(self.pool.threads())),
             kernels: executables.kernels,
             weights: &executables.weights,
             inputs,
@@ -140,6 +142,8 @@ pub(super) struct Forward<'a> {
     steps: &'a IdVec<StepId, CpuStep>,
     /// The turn of a forward that reads streamed weights.
     stream: Option<streaming::Forward<'a>>,
+    /// The turn of a forward that reads experts.
+    calls: Option<streaming::Calls<'a>>,
     tunings: &'a IdVec<StepId, Tuning>,
     arena: &'a Arena,
     cache: &'a KvCache,
@@ -225,9 +229,21 @@ impl<'a> Forward<'a> {
         self.program.ropes[id.0 as usize].head_dim
     }
 
+    /// What a worker takes of the experts that a step has called, if they share places.
+    pub(super) fn called(&self, pool: Option<PoolId>) -> Option<streaming::Called<'_>> {
+        pool.map(|pool| self.calls.as_ref().expect("a forward that multiplies by experts").called(pool))
+    }
+
     /// Waits for the streamed matrix of a step, if it has one: whether there was one, or `None` if it did not come, to
-    /// all workers alike. Then they end the forward.
+    /// all workers alike. Then they end the forward. Experts are called here, and waited for by the products.
     fn fetch(&self, step: &CpuStep, worker: Worker<'_>) -> Option<bool> {
+        if let Some((calls, (pool, routes))) = self.calls.as_ref().zip(step.pool()) {
+            if worker.index == 0 {
+                calls.call(pool, Routes::new(self.read(routes)));
+            }
+            worker.wait();
+            return (!calls.have_ended()).then_some(false);
+        }
         let Some((stream, unit)) = self.stream.as_ref().zip(step.unit(self.weights)) else {
             return Some(false);
         };
@@ -254,7 +270,7 @@ impl<'a> Forward<'a> {
 
 impl Replay for CpuReplay {
     fn failure(&self) -> Option<&BackendError> {
-        self.executables.weights.streamer()?.failure()
+        self.executables.weights.failure()
     }
 
     fn begin(&mut self, program: ProgramId, inputs: &RowInputs, skipped: &[bool]) {

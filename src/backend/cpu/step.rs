@@ -18,7 +18,7 @@ use super::{
     packed_weights::{MatrixId, PackedWeights, VectorId},
     pool::Worker,
     replay::Forward,
-    streaming::UnitId,
+    streaming::{PoolId, UnitId},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,8 @@ struct RecurrenceStep {
 #[derive(Clone, Debug)]
 struct Routed {
     matrices: Arc<[MatrixId]>,
+    /// The pool of the matrices, if they share places.
+    pool: Option<PoolId>,
     biases: Option<VectorId>,
     x: Region,
     routes: Region,
@@ -121,6 +123,7 @@ impl CpuStep {
         let fused = |norm: &ir::Norm| FusedNorm { gain: weights.vector_id(&[norm.weight]), eps: norm.eps };
         let routed = |experts: &[ir::WeightId], biases: &[ir::WeightId]| Routed {
             matrices: experts.iter().map(|expert| weights.stack(&[*expert])).collect(),
+            pool: weights.pool(weights.stack(&experts[..1])),
             biases: (!biases.is_empty()).then(|| weights.vector_id(biases)),
             x: operand(0),
             routes: operand(1),
@@ -255,6 +258,16 @@ impl CpuStep {
     pub(super) fn unit(&self, weights: &PackedWeights) -> Option<UnitId> {
         match self.kind {
             Kind::Linear(Linear { weight, .. }) | Kind::GatedLinear { weight, .. } => weights.unit(weight),
+            _ => None,
+        }
+    }
+
+    /// The pool whose matrices it multiplies by, and the routes that name them, if they share places.
+    pub(super) fn pool(&self) -> Option<(PoolId, &Region)> {
+        match &self.kind {
+            Kind::RoutedGated { products, .. } | Kind::RoutedLinear(products) => {
+                products.pool.map(|pool| (pool, &products.routes))
+            }
             _ => None,
         }
     }
@@ -442,8 +455,12 @@ impl CpuStep {
                     forward.write(out),
                 );
             }
-            Kind::RoutedGated { function, products: Routed { matrices, biases, x, routes, out } } => {
-                let matrix = |number: usize| weights.matrix(matrices[number]);
+            Kind::RoutedGated { function, products: Routed { matrices, pool, biases, x, routes, out } } => {
+                let called = forward.called(*pool);
+                let matrix = |number: usize| match &called {
+                    Some(called) => called.matrix(number),
+                    None => weights.matrix(matrices[number]),
+                };
                 let product = RoutedGated {
                     x: forward.read(x),
                     routes: Routes::new(forward.read(routes)),
@@ -454,8 +471,12 @@ impl CpuStep {
                 let (experts, out) = (matrices.len() / 2, forward.write(out));
                 kernels.routed_gated(product, experts, matrix, tiles, scratch, out);
             }
-            Kind::RoutedLinear(Routed { matrices, biases, x, routes, out }) => {
-                let matrix = |number: usize| weights.matrix(matrices[number]);
+            Kind::RoutedLinear(Routed { matrices, pool, biases, x, routes, out }) => {
+                let called = forward.called(*pool);
+                let matrix = |number: usize| match &called {
+                    Some(called) => called.matrix(number),
+                    None => weights.matrix(matrices[number]),
+                };
                 let product = RoutedLinear {
                     x: forward.read(x),
                     routes: Routes::new(forward.read(routes)),

@@ -2,7 +2,7 @@
 
 use crate::ir::{GroupId, Program, WeightId, substitute_format};
 
-use super::{PackedSizes, Placed, Unit, Units, units};
+use super::{PackedSizes, Placed, Units, Way, units};
 
 /// One way to divide weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,19 +34,20 @@ impl Program {
     /// If the device does not read one of the formats.
     pub fn weight_splits(&self, sizes: PackedSizes) -> WeightSplits {
         let units = units(self, sizes);
-        let placed: Vec<Placed> = (0..=units.units.len()).map(|first| units.placed(first)).collect();
+        let ways = units.ways();
+        let placed: Vec<Placed> = ways.iter().map(|way| units.placed(*way)).collect();
         let needed = |placed: &Placed| placed.resident + placed.staging;
-        let whole = needed(&placed[units.units.len()]);
+        let whole = needed(&placed[placed.len() - 1]);
         let mut all = Vec::new();
         let mut budget = 0;
-        for (first, at) in placed.iter().enumerate() {
+        for (place, (way, at)) in ways.iter().zip(&placed).enumerate() {
             budget = needed(at).max(budget);
             // Of some numbers the buffer shrinks by as much as the next matrix takes, which is then in memory, too.
             let is_last = |next: &Placed| needed(next) > budget && whole > budget;
-            match placed.get(first + 1) {
+            match placed.get(place + 1) {
                 Some(next) if !is_last(next) => {}
-                Some(_) => all.push(self.split(&units, (first, *at), budget, sizes)),
-                None => all.push(self.split(&units, (first, *at), whole, sizes)),
+                Some(_) => all.push(self.split(&units, (*way, *at), budget, sizes)),
+                None => all.push(self.split(&units, (*way, *at), whole, sizes)),
             }
         }
         WeightSplits { fixed: units.fixed, all }
@@ -55,35 +56,43 @@ impl Program {
     fn split(
         &self,
         units: &Units,
-        (first, placed): (usize, Placed),
+        (Way { first, places }, placed): (Way, Placed),
         budget: usize,
         sizes: PackedSizes,
     ) -> WeightSplit {
         let (in_memory, streamed) = units.units.split_at(first);
-        let is_whole = |group: GroupId| streamed.iter().all(|unit| unit.group != group);
+        let pools = if places.is_some() { &units.pools[..] } else { &[] };
+        let is_whole = |group: GroupId| {
+            streamed.iter().all(|unit| unit.group != group) && pools.iter().all(|pool| pool.group != group)
+        };
         let whole = in_memory.iter().filter(|unit| is_whole(unit.group)).map(|unit| unit.bytes).sum();
-        let of_bits = |bits: u32| Some((bits, self.substitute_of(streamed, bits, sizes)?));
+        let stacks = || {
+            let of_experts = pools.iter().flat_map(|pool| pool.matrices.chunks(1));
+            streamed.iter().flat_map(|unit| unit.stacks.iter().map(Vec::as_slice)).chain(of_experts)
+        };
+        let of_bits = |bits: u32| Some((bits, self.substitute_of(stacks(), bits, sizes)?));
         let substitutes =
-            if streamed.is_empty() { Vec::new() } else { (1..=8).filter_map(of_bits).collect() };
+            if placed.streamed == 0 { Vec::new() } else { (1..=8).filter_map(of_bits).collect() };
         WeightSplit { budget, placed, whole, substitutes }
     }
 
-    /// Packed bytes of the substitutes of some matrices; `None` where one of them is not smaller.
-    fn substitute_of(&self, streamed: &[Unit], bits: u32, sizes: PackedSizes) -> Option<usize> {
+    /// Packed bytes of the substitutes of matrices that are packed as one each; `None` where one is not smaller.
+    fn substitute_of<'a>(
+        &self,
+        stacks: impl Iterator<Item = &'a [WeightId]>,
+        bits: u32,
+        sizes: PackedSizes,
+    ) -> Option<usize> {
         let format = substitute_format(bits)?;
-        let of = |unit: &Unit| {
+        let of = |stack: &[WeightId]| {
             let spec = |id: &WeightId| &self.weights[id.0 as usize];
             let is_smaller = |id| {
                 let (stored, columns) = (spec(id).format, spec(id).columns);
                 format.row_bytes(columns).zip(stored.row_bytes(columns)).is_some_and(|(a, b)| a < b)
             };
-            let packed = |stack: &[WeightId]| {
-                let rows = stack.iter().map(|id| spec(id).rows).sum();
-                (sizes.product)(format, rows, spec(&stack[0]).columns)
-            };
-            let stacks = unit.stacks.iter().map(|stack| packed(stack));
-            unit.stacks.iter().flatten().all(is_smaller).then(|| stacks.sum::<usize>())
+            let rows = stack.iter().map(|id| spec(id).rows).sum();
+            stack.iter().all(is_smaller).then(|| (sizes.product)(format, rows, spec(&stack[0]).columns))
         };
-        streamed.iter().map(of).sum()
+        stacks.map(of).sum()
     }
 }

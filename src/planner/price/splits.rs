@@ -68,7 +68,7 @@ impl<'p> SplitPrices<'p> {
         let refused =
             |expected, found: &str| Err(SearchError::Division { expected, found: found.to_owned() });
         let Some(memory) = &profile.memory else {
-            return refused("weights that are streamed from a file", "none, or a GPU's");
+            return refused("weights that every forward streams from a file", "none, a GPU's, or experts");
         };
         let table = profile.table()?;
         if [Stage::Read, Stage::Resident, Stage::Ends].iter().any(|stage| !table.has_stage(stage)) {

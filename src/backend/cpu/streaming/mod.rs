@@ -13,6 +13,7 @@
 //!
 //! Nothing here allocates or takes a lock once reading has begun.
 
+mod experts;
 mod readers;
 
 use std::{
@@ -26,12 +27,10 @@ use std::{
 
 use ygg_kernels::cpu;
 
-use crate::{
-    ir::{PAGE, Staging},
-    packed::PackedFile,
-};
+use crate::{ir::Staging, packed::PackedFile};
 
 use super::{BackendError, barrier::relax};
+pub(super) use experts::{Called, Calls, Experts, PoolId, PoolSpec};
 use readers::{Chunk, chunks};
 
 /// Threads that read. Each has one request under way, and a disk needs several at a time to reach its bandwidth.
@@ -53,7 +52,7 @@ pub(super) struct UnitId(pub(super) usize);
 /// A matrix and its bytes of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// First byte, from the begin of the file's weights, which is a page's.
+    /// First byte, from the begin of the file's weights: both are pages'.
     pub(super) start: u64,
     /// Its bytes.
     pub(super) bytes: usize,
@@ -69,7 +68,7 @@ struct Waiting {
 /// What readers and workers share.
 #[derive(Debug)]
 struct Shared {
-    file: PackedFile,
+    file: Arc<PackedFile>,
     memory: Arc<cpu::Staging>,
     chunks: Vec<Chunk>,
     /// How many steps back in the sequence stands what each matrix overwrites.
@@ -106,7 +105,7 @@ impl Streamer {
     /// # Errors
     /// [`BackendError::Threads`] if the system refuses readers.
     pub(super) fn new(
-        file: PackedFile,
+        file: Arc<PackedFile>,
         units: &[Unit],
         staging: &Staging,
         memory: Arc<cpu::Staging>,
@@ -143,11 +142,6 @@ impl Streamer {
             streamer.handles.push(handle);
         }
         Ok(streamer)
-    }
-
-    /// Where matrices begin in the buffer whose bytes of the file and places are these.
-    pub(super) fn start_of(unit: &Unit, place: &crate::ir::StagingPlace) -> usize {
-        place.at.start + (unit.start % PAGE as u64) as usize
     }
 
     /// Begins a forward; waits for the turn of any other.

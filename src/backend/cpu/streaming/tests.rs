@@ -4,6 +4,7 @@
 use std::{fs, panic::AssertUnwindSafe, path::PathBuf};
 
 use super::*;
+use crate::ir::PAGE;
 
 /// Bytes of matrices, of which the largest are several reads long.
 const SIZES: [usize; 7] = [3 << 20, 700, 1 << 20, 5_000_000, 64, 4096, 2_500_032];
@@ -21,10 +22,10 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let mut units = Vec::new();
-        let mut end = 64u64;
+        let mut end = PAGE as u64;
         for bytes in SIZES {
             units.push(Unit { start: end, bytes });
-            end = (end + bytes as u64).next_multiple_of(64);
+            end = (end + bytes as u64).next_multiple_of(PAGE as u64);
         }
         let bytes = (0..end).map(|at| (at * 7 / 3 % 251) as u8).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -42,13 +43,13 @@ impl Scene {
         let file = fs::File::open(self.path()).unwrap();
         let file = PackedFile { file, path: self.path(), start: START, is_direct };
         let memory = Arc::new(cpu::Staging::new(self.staging.bytes).unwrap());
-        Streamer::new(file, &self.units, &self.staging, memory).unwrap()
+        Streamer::new(Arc::new(file), &self.units, &self.staging, memory).unwrap()
     }
 
     /// Compares a delivered matrix with the file's.
     fn check(&self, streamer: &Streamer, unit: usize) {
         let Unit { start, bytes } = self.units[unit];
-        let at = Streamer::start_of(&self.units[unit], &self.staging.places[unit]);
+        let at = self.staging.places[unit].at.start;
         // SAFETY: it was delivered and is not released.
         let found = unsafe { streamer.shared.memory.part(at..at + bytes) };
         assert!(*found == self.bytes[start as usize..][..bytes], "matrix {unit}");
