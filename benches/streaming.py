@@ -85,7 +85,7 @@ def peer(options, prompts, threads):
     """Answers of llama.cpp to the prompts from a cold cache, as peer_worker.py says them, and the most memory that it took."""
     forget(options.model)
     capacity = max(map(len, prompts)) + options.peer_tokens + 1
-    worker = [options.peers / "venv/bin/python", HERE / "peers/peer_worker.py", "engine_llama_cpp", options.peers / "lib/threads", "threads"]
+    worker = [options.peers / "venv/bin/python", HERE / "peers/peer_worker.py", "engine_llama_cpp", options.peers / "lib/threads", "threads+mapped"]
     command = [*map(str, worker), str(options.model), threads, str(capacity)]
     asked = [{"do": "answer", "flash": "on", "prompt": ids, "tokens": options.peer_tokens} for ids in prompts]
     with limited(options.limit) as group:
@@ -152,10 +152,13 @@ def main():
             out.write(json.dumps(line) + "\n")
             out.flush()
             of_reads = " and ".join(f"{rate / 1e9:.2f} GB/s by {threads} threads" for threads, rate in rates.items())
-            print(f"direct reads: {of_reads}; plain {plain:.0f} ms a token, {streamed / plain / 1e6:.2f} GB/s", flush=True)
+            # What is read of experts depends on the text.
+            read = "" if "expert_places" in result["weights"] else f", {streamed / plain / 1e6:.2f} GB/s"
+            print(f"direct reads: {of_reads}; plain {plain:.0f} ms a token{read}", flush=True)
             if arguments.peers:
                 print(f"llama.cpp: {peer_ms(answers):.0f} ms a token", flush=True)
-    print(f"plain decoding reads {spread(shares)} of the rate of direct reads, the faster of both")
+    if "expert_places" not in result["weights"]:
+        print(f"plain decoding reads {spread(shares)} of the rate of direct reads, the faster of both")
     for name, gains in speed_ups.items():
         print(f"{name}: {spread(gains)} of plain decoding (median {statistics.median(gains):.2f})")
     for name, gains in over_peer.items():

@@ -1,4 +1,5 @@
-"""llama.cpp for peer_worker.py: WHERE is the folder of its libraries, VARIANT the kind of threads they were built with."""
+"""llama.cpp for peer_worker.py: WHERE is the folder of its libraries, VARIANT the kind of threads they were built with,
+and `+mapped` if weights stay in the mapped file instead of being packed anew in memory."""
 
 import ctypes
 import os
@@ -63,7 +64,8 @@ class Engine:
     api = llama_cpp
     version = llama_cpp.__version__
 
-    def __init__(self, _where, _variant, threads):
+    def __init__(self, _where, variant, threads):
+        self.packs = not variant.endswith("+mapped")
         llama_cpp.llama_log_set(log, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         self.pool = Threadpool(threads)
@@ -71,6 +73,7 @@ class Engine:
     def load(self, model):
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = 0
+        params.use_extra_bufts = self.packs
         loaded = llama_cpp.llama_model_load_from_file(os.fsencode(model), params)
         if not loaded:
             raise RuntimeError(f"llama.cpp cannot load the model {model}: expected a GGUF file that it supports")

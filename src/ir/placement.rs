@@ -295,9 +295,12 @@ impl Graph {
         self.weights().iter().any(|weight| weight.residence.is_streamed())
     }
 
-    /// Whether experts share places in memory.
-    pub fn pools(&self) -> bool {
-        self.weights().iter().any(|weight| matches!(weight.residence, Residence::Pooled { .. }))
+    /// How many experts of each product have a place in memory at a time, where they share places.
+    pub fn expert_places(&self) -> Option<u32> {
+        self.weights().iter().find_map(|weight| match weight.residence {
+            Residence::Pooled { places } => Some(places),
+            Residence::Resident | Residence::Streamed | Residence::Mapped => None,
+        })
     }
 
     /// The groups of which a weight is streamed, ascending.

@@ -261,7 +261,7 @@ impl StepSubject {
     fn step(&mut self, width: usize, context: usize, stage: StepStage) -> Result<Duration, Error> {
         self.planted.store(width - 1, Ordering::Relaxed);
         // Where experts are read, forwards go on in the text: the same rows would find all of theirs in memory.
-        if self.decoder.session().set().graph().pools() {
+        if self.decoder.session().set().graph().expert_places().is_some() {
             self.history[context] = self.siblings.move_on();
         }
         self.decoder.assume_history(&self.history[..=context]);

@@ -14,7 +14,8 @@ use crate::{
 /// [`Error`] of kind `Internal` if the model does not compile again.
 pub(super) fn weight_memory(loaded: &Loaded) -> Result<Option<WeightMemory>, Error> {
     let set = loaded.set();
-    if loaded.has_own_memory() || !set.graph().streams() || set.graph().pools() {
+    let shares_places = set.graph().expert_places().is_some();
+    if loaded.has_own_memory() || !set.graph().streams() || shares_places {
         return Ok(None);
     }
     let Some((splits, placed)) = set.weight_splits()?.zip(set.placed()) else { return Ok(None) };

@@ -12,7 +12,7 @@ use serde_json::Value;
 use ygg_profiler::{Profile, Stage};
 use yggc::{
     measure::profile_file,
-    model::synthetic::SyntheticSpec,
+    model::synthetic::{SyntheticExperts, SyntheticSpec},
     plan::{self, Plan},
 };
 
@@ -22,30 +22,41 @@ use crate::{
     streaming::written,
 };
 
-/// A model that few of the calibration prompts fit.
-fn model() -> PathBuf {
-    let spec = SyntheticSpec { context: 112, ..spec() };
+fn kept(name: &str, spec: &SyntheticSpec) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("first_streamed_use");
     fs::create_dir_all(&folder).expect("the target folder is writable");
-    static MODEL: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-    MODEL.get_or_init(|| written(&folder, "model.gguf", &spec)).clone()
+    written(&folder, name, spec)
 }
 
-fn command(name: &str, cache: &Path) -> Command {
+/// A model that few of the calibration prompts fit.
+fn model() -> PathBuf {
+    static MODEL: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    MODEL.get_or_init(|| kept("model.gguf", &SyntheticSpec { context: 112, ..spec() })).clone()
+}
+
+fn command(name: &str, model: &Path, cache: &Path) -> Command {
     let mut command = yggc();
-    command.arg(name).arg("-m").arg(model()).args(["--threads", "1"]).arg("--cache-dir").arg(cache);
+    command.arg(name).arg("-m").arg(model).args(["--threads", "1"]).arg("--cache-dir").arg(cache);
     command
 }
 
-fn asked(cache: &Path, arguments: &[&str]) -> Command {
-    let mut command = command("run", cache);
+fn asked_of(model: &Path, cache: &Path, arguments: &[&str]) -> Command {
+    let mut command = command("run", model, cache);
     command.args(["--raw", "-p", "one two", "-n", "12", "--json"]).args(arguments);
     command
 }
 
+fn asked(cache: &Path, arguments: &[&str]) -> Command {
+    asked_of(&model(), cache, arguments)
+}
+
 /// What was answered, and what was said.
 fn answer(cache: &Path, arguments: &[&str]) -> (Value, String) {
-    let output: Output = asked(cache, arguments).output().expect("yggc starts");
+    answer_of(asked(cache, arguments))
+}
+
+fn answer_of(mut command: Command) -> (Value, String) {
+    let output: Output = command.output().expect("yggc starts");
     let answer = serde_json::from_str(&success(&output)).expect("one JSON value");
     (answer, String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -138,7 +149,7 @@ fn a_budget_for_everything_is_divided_on_first_use_and_served() {
     assert_eq!(plain["token_ids"], first["token_ids"]);
 
     // A service finds the same plan.
-    let mut service = command("serve", cache.path());
+    let mut service = command("serve", &model(), cache.path());
     service.args(["--port", "0"]).args(within).env_remove("YGGC_API_KEY");
     let mut service = service.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("yggc starts");
     let mut url = String::new();
@@ -153,6 +164,37 @@ fn a_budget_for_everything_is_divided_on_first_use_and_served() {
     assert!(!said.contains("first use") && !said.contains("decoding plainly"), "{said}");
     let answered: Value = serde_json::from_str(&answered).expect("JSON");
     assert_eq!(answered["choices"][0]["text"], first["text"], "{answered}");
+}
+
+/// What experts are read depends on the text: no other division is derived, and the plan is for the one measured.
+#[test]
+fn experts_within_a_budget_are_measured_and_planned() {
+    let cache = tempfile::tempdir().expect("a temporary folder");
+    let experts = Some(SyntheticExperts { count: 6, used: 2, are_copies: false });
+    let model = kept("experts.gguf", &SyntheticSpec { context: 112, experts, ..spec() });
+    let answer = |arguments: &[&str]| answer_of(asked_of(&model, cache.path(), arguments));
+    let within = ["--memory", "8M", "--context", "64"];
+    let (first, said) = answer(&within);
+    assert!(said.contains("measuring for 180 s at most, since forwards read weights from disk"), "{said}");
+    let (profile, plan) = made(cache.path());
+    assert!(profile.memory.is_none() && plan.header.memory.is_none());
+    let resident = plan.resident().expect("experts are streamed");
+    assert!(resident < 8 << 20, "{resident}");
+    let (second, said) = answer(&within);
+    assert_eq!((second["token_ids"].clone(), said.as_str()), (first["token_ids"].clone(), ""));
+    let plain = answer(&["--memory", "8M", "--context", "64", "--no-spec"]).0;
+    assert_eq!(plain["token_ids"], first["token_ids"]);
+    assert_eq!(answer(&["--no-spec"]).0["token_ids"], first["token_ids"]);
+
+    let files = fs::read_dir(cache.path().join("plans")).expect("the folder exists");
+    let files = files.map(|entry| entry.expect("listed").path());
+    let profile = files.into_iter().find(|path| path.extension().is_some_and(|found| found == "profile"));
+    let mut command = yggc();
+    command
+        .args(["plan", "--memory", "8M", "-o", "never.plan", "--profile"])
+        .arg(profile.expect("it is kept"));
+    let said = failure(&command.current_dir(cache.path()).output().expect("yggc starts"), 3);
+    assert!(said.contains("experts"), "{said}");
 }
 
 #[test]
@@ -186,7 +228,7 @@ fn what_a_budget_contradicts_is_refused_by_name() {
         (&["--memory", "100K"], 3, &["102400 bytes of memory are too few", "expected at least"]),
     ];
     for (arguments, code, said) in cases {
-        let mut service = command("serve", cache.path());
+        let mut service = command("serve", &model(), cache.path());
         service.args(["--port", "0"]).args(arguments);
         for mut command in [asked(cache.path(), arguments), service] {
             let found = failure(&command.output().expect("yggc starts"), code);

@@ -37,12 +37,9 @@ struct PlacedJson {
     resident_bytes: usize,
     streamed_bytes: usize,
     staging_bytes: usize,
-}
-
-impl From<Placed> for PlacedJson {
-    fn from(Placed { resident, streamed, staging }: Placed) -> Self {
-        Self { resident_bytes: resident, streamed_bytes: streamed, staging_bytes: staging }
-    }
+    /// How many experts of each product have a place at a time, where they share places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expert_places: Option<u32>,
 }
 
 impl Provenance {
@@ -58,7 +55,12 @@ impl Provenance {
             kernels: build.kernels,
             threads: loaded.threads(),
             kernels_overlap: loaded.set().kernels_overlap(),
-            weights: loaded.set().placed().map(PlacedJson::from),
+            weights: loaded.set().placed().map(|Placed { resident, streamed, staging }| PlacedJson {
+                resident_bytes: resident,
+                streamed_bytes: streamed,
+                staging_bytes: staging,
+                expert_places: loaded.set().graph().expert_places(),
+            }),
         })
     }
 }

@@ -278,7 +278,7 @@ fn what_cannot_be_divided_is_refused() {
     let fits = said(&good, whole);
     assert!(fits.contains("all weights in memory") && fits.contains(&whole.to_string()), "{fits}");
     let without = Profile { memory: None, ..good.clone() };
-    assert!(said(&without, 400).contains("weights that are streamed from a file, found none"));
+    assert!(said(&without, 400).contains("weights that every forward streams from a file, found none"));
     let mut without = good.clone();
     without.measurements.retain(|cell| cell.cell.stage.to_string() != "read");
     assert!(said(&without, 400).contains("parts of a forward"));
