@@ -4,8 +4,7 @@
 //! order in which workers take them; each gets a *turn* and a place. What lies in a place already is used there; what
 //! does not is read into the place that was used longest ago. A forward that uses more matrices than there are places
 //! reads into a place again once all workers have passed the turn that was there. Laws:
-//! - Workers read a matrix between the end of its reading and their passing its turn, or of a call whose product is
-//!   over nothing.
+//! - Workers read a matrix between the end of its reading and their passing its turn, and none once its product is over.
 //! - Readers take the parts of calls in order and wait for earlier turns only, so they always come to an end.
 //! - Calls of one model are those of one forward at a time.
 //! - All workers end a forward alike when reading has failed: whether it has is asked where matrices are called.
