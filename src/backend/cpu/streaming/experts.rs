@@ -15,10 +15,10 @@ use std::{
     cell::Cell,
     io,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::{self, JoinHandle, Thread},
+    thread,
 };
 
 use ygg_kernels::{
@@ -31,7 +31,7 @@ use crate::packed::PackedFile;
 use super::{
     super::barrier::relax,
     BackendError, NAP, READERS, SPINS_BEFORE_SLEEP,
-    readers::{CHUNK, Part, guarded},
+    readers::{CHUNK, Part, Readers, Reading},
 };
 
 /// No turn, no place, no matrix.
@@ -224,8 +224,7 @@ impl Pool {
 /// What readers and workers share.
 #[derive(Debug)]
 struct Shared {
-    file: Arc<PackedFile>,
-    memory: Arc<cpu::Staging>,
+    reading: Arc<Reading>,
     pools: Vec<Pool>,
     /// Parts to be read: pool, turn and part. As many as two pools have, the most that are asked for at a time.
     asked: Vec<AtomicU64>,
@@ -240,16 +239,9 @@ struct Shared {
     asleep: Vec<AtomicBool>,
     /// Readers that write into a place.
     writing: AtomicUsize,
-    failure: OnceLock<BackendError>,
-    has_failed: AtomicBool,
-    stop: AtomicBool,
 }
 
 impl Shared {
-    fn goes_on(&self) -> bool {
-        !self.stop.load(Ordering::SeqCst) && !self.has_failed.load(Ordering::SeqCst)
-    }
-
     /// The next part that nobody has taken.
     fn take(&self) -> Option<(&Pool, usize, usize)> {
         let mut taken = self.taken.load(Ordering::Acquire);
@@ -269,12 +261,14 @@ impl Shared {
 
     /// Reads what is asked for until it is stopped or something fails.
     fn read(&self, reader: usize) -> io::Result<()> {
-        while self.goes_on() {
+        while self.reading.goes_on() {
             let Some((pool, turn, part)) = self.take() else {
                 let asleep = &self.asleep[reader];
                 asleep.store(true, Ordering::SeqCst);
                 // Whoever asks looks for sleepers after that, so one of both sees the other.
-                if self.taken.load(Ordering::SeqCst) >= self.end.load(Ordering::SeqCst) && self.goes_on() {
+                if self.taken.load(Ordering::SeqCst) >= self.end.load(Ordering::SeqCst)
+                    && self.reading.goes_on()
+                {
                     thread::park();
                 }
                 asleep.store(false, Ordering::SeqCst);
@@ -284,17 +278,17 @@ impl Shared {
             if let Some(before) = pool.turns.get(turn.needs.load(Ordering::Relaxed) as usize) {
                 let is_passed =
                     || before.passed.load(Ordering::Acquire) >= self.workers.load(Ordering::Relaxed);
-                if !wait_until(is_passed, || self.goes_on()) {
+                if !wait_until(is_passed, || self.reading.goes_on()) {
                     return Ok(());
                 }
             }
             let _writing = Writing::begin(&self.writing);
-            if !self.goes_on() {
+            if !self.reading.goes_on() {
                 return Ok(());
             }
             // SAFETY: the place is this turn's, parts lie apart, and workers read what was there no more: the call that
             // used it is over, or they have passed the turn.
-            unsafe { pool.part(turn, part).fetch(&self.file, &self.memory) }?;
+            unsafe { self.reading.fetch(&pool.part(turn, part)) }?;
             turn.left.fetch_sub(1, Ordering::AcqRel);
             self.pending.fetch_sub(1, Ordering::AcqRel);
         }
@@ -349,8 +343,7 @@ pub(in crate::backend::cpu) struct Experts {
     busy: AtomicBool,
     /// Whether a forward ended in a panic, so that some of what it called may be under way.
     is_abandoned: AtomicBool,
-    threads: Vec<Thread>,
-    handles: Vec<JoinHandle<()>>,
+    readers: Readers,
 }
 
 impl Experts {
@@ -371,8 +364,7 @@ impl Experts {
             "as many as have numbers"
         );
         let shared = Arc::new(Shared {
-            file,
-            memory,
+            reading: Arc::new(Reading::new(file, memory)),
             pools,
             asked: (0..2 * most).map(|_| AtomicU64::new(0)).collect(),
             taken: AtomicU64::new(0),
@@ -381,36 +373,11 @@ impl Experts {
             workers: AtomicUsize::new(0),
             asleep: (0..READERS).map(|_| AtomicBool::new(false)).collect(),
             writing: AtomicUsize::new(0),
-            failure: OnceLock::new(),
-            has_failed: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
         });
-        let mut experts = Self {
-            shared,
-            calls: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
-            is_abandoned: AtomicBool::new(false),
-            threads: Vec::new(),
-            handles: Vec::new(),
-        };
-        for reader in 0..READERS {
-            let shared = Arc::clone(&experts.shared);
-            let read = move || {
-                if let Some(reason) = guarded(|| shared.read(reader)) {
-                    // The first failure is told.
-                    let _ =
-                        shared.failure.set(BackendError::Stream { path: shared.file.path.clone(), reason });
-                    shared.has_failed.store(true, Ordering::SeqCst);
-                }
-            };
-            let handle = thread::Builder::new()
-                .name(format!("yggc-expert-{reader}"))
-                .spawn(read)
-                .map_err(|source| BackendError::Threads { threads: READERS, source })?;
-            experts.threads.push(handle.thread().clone());
-            experts.handles.push(handle);
-        }
-        Ok(experts)
+        let read = Arc::clone(&shared);
+        let readers = Readers::begin(&shared.reading, "expert", move |reader| read.read(reader))?;
+        let (busy, is_abandoned) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { shared, calls: AtomicU64::new(0), busy, is_abandoned, readers })
     }
 
     /// Begins a forward of so many workers; waits for the turn of any other.
@@ -425,7 +392,7 @@ impl Experts {
                 pool.turns.iter().for_each(|turn| turn.passed.store(usize::MAX, Ordering::Release));
                 pool.is_called.store(false, Ordering::Relaxed);
             }
-            wait_until(|| shared.pending.load(Ordering::Acquire) == 0, || shared.goes_on());
+            wait_until(|| shared.pending.load(Ordering::Acquire) == 0, || shared.reading.goes_on());
         }
         shared.workers.store(workers, Ordering::Relaxed);
         Calls { experts: self, has_ended: AtomicBool::new(false) }
@@ -433,7 +400,7 @@ impl Experts {
 
     /// What went wrong with reading, if something did: from then on every forward ends at its first call.
     pub(in crate::backend::cpu) fn failure(&self) -> Option<&BackendError> {
-        self.shared.failure.get()
+        self.shared.reading.failure()
     }
 
     /// Asks for all parts of a turn.
@@ -459,21 +426,10 @@ impl Experts {
                 self.ask(id, turn);
             }
         }
-        for (asleep, thread) in self.shared.asleep.iter().zip(&self.threads) {
+        for (asleep, thread) in self.shared.asleep.iter().zip(&self.readers.threads) {
             if asleep.load(Ordering::SeqCst) {
                 thread.unpark();
             }
-        }
-    }
-}
-
-impl Drop for Experts {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.threads.iter().for_each(Thread::unpark);
-        for handle in self.handles.drain(..) {
-            // A reader catches what goes wrong, so joining cannot fail.
-            let _ = handle.join();
         }
     }
 }
@@ -492,7 +448,7 @@ impl<'a> Calls<'a> {
     pub(in crate::backend::cpu) fn call(&self, id: PoolId, routes: Routes<'_>) {
         let pools = &self.experts.shared.pools;
         let pool = &pools[id.0];
-        if self.experts.shared.has_failed.load(Ordering::SeqCst) {
+        if self.experts.shared.reading.has_failed() {
             self.has_ended.store(true, Ordering::Relaxed);
             return;
         }
@@ -551,7 +507,7 @@ impl<'a> Called<'a> {
         self.pass(turn as usize);
         let turn = &self.pool.turns[turn as usize];
         let came = || turn.left.load(Ordering::Acquire) == 0;
-        if !wait_until(came, || !self.shared.has_failed.load(Ordering::SeqCst)) {
+        if !wait_until(came, || !self.shared.reading.has_failed()) {
             // The forward has failed and its products go on with whatever is there, once nobody writes any more: a
             // reader that begins later sees the failure.
             wait_until(|| self.shared.writing.load(Ordering::SeqCst) == 0, || true);

@@ -18,10 +18,10 @@ mod readers;
 
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    thread::{self, JoinHandle, Thread},
+    thread,
     time::Duration,
 };
 
@@ -31,7 +31,7 @@ use crate::{ir::Staging, packed::PackedFile};
 
 use super::{BackendError, barrier::relax};
 pub(super) use experts::{Called, Calls, Experts, PoolId, PoolSpec};
-use readers::{Chunk, chunks};
+use readers::{Chunk, Readers, Reading, chunks};
 
 /// Threads that read. Each has one request under way, and a disk needs several at a time to reach its bandwidth.
 const READERS: usize = 4;
@@ -68,8 +68,7 @@ struct Waiting {
 /// What readers and workers share.
 #[derive(Debug)]
 struct Shared {
-    file: Arc<PackedFile>,
-    memory: Arc<cpu::Staging>,
+    reading: Arc<Reading>,
     chunks: Vec<Chunk>,
     /// How many steps back in the sequence stands what each matrix overwrites.
     behind: Vec<u64>,
@@ -84,9 +83,6 @@ struct Shared {
     /// The next chunk of the sequence to be read.
     next: AtomicU64,
     waiting: Vec<Waiting>,
-    has_failed: AtomicBool,
-    failure: OnceLock<BackendError>,
-    stop: AtomicBool,
 }
 
 /// The streamed matrices of a model, being read.
@@ -95,8 +91,7 @@ pub(super) struct Streamer {
     shared: Arc<Shared>,
     /// Whether a forward has its turn.
     busy: AtomicBool,
-    threads: Vec<Thread>,
-    handles: Vec<JoinHandle<()>>,
+    readers: Readers,
 }
 
 impl Streamer {
@@ -115,8 +110,7 @@ impl Streamer {
         let mut whole = vec![0; units.len()];
         chunks.iter().for_each(|chunk| whole[chunk.unit.0] += 1);
         let shared = Arc::new(Shared {
-            file,
-            memory,
+            reading: Arc::new(Reading::new(file, memory)),
             chunks,
             behind: staging.places.iter().map(|place| place.behind as u64).collect(),
             left: whole.iter().map(|chunks| AtomicUsize::new(*chunks)).collect(),
@@ -125,23 +119,10 @@ impl Streamer {
             released: AtomicU64::new(0),
             next: AtomicU64::new(0),
             waiting: (0..READERS).map(|_| Waiting { needs: AtomicU64::new(FAILED) }).collect(),
-            has_failed: AtomicBool::new(false),
-            failure: OnceLock::new(),
-            stop: AtomicBool::new(false),
         });
-        let mut streamer =
-            Self { shared, busy: AtomicBool::new(false), threads: Vec::new(), handles: Vec::new() };
-        for reader in 0..READERS {
-            let shared = Arc::clone(&streamer.shared);
-            let read = move || readers::read(&shared, reader);
-            let handle = thread::Builder::new()
-                .name(format!("yggc-read-{reader}"))
-                .spawn(read)
-                .map_err(|source| BackendError::Threads { threads: READERS, source })?;
-            streamer.threads.push(handle.thread().clone());
-            streamer.handles.push(handle);
-        }
-        Ok(streamer)
+        let read = Arc::clone(&shared);
+        let readers = Readers::begin(&shared.reading, "read", move |reader| readers::read(&read, reader))?;
+        Ok(Self { shared, busy: AtomicBool::new(false), readers })
     }
 
     /// Begins a forward; waits for the turn of any other.
@@ -159,7 +140,7 @@ impl Streamer {
 
     /// What went wrong with reading, if something did: from then on nothing is delivered.
     pub(super) fn failure(&self) -> Option<&BackendError> {
-        self.shared.failure.get()
+        self.shared.reading.failure()
     }
 
     fn count(&self) -> u64 {
@@ -178,7 +159,7 @@ impl Streamer {
     /// Declares `released` matrices of the sequence over, and wakes the readers that waited for that.
     fn release(&self, released: u64) {
         self.shared.released.store(released, Ordering::SeqCst);
-        for (waiting, thread) in self.shared.waiting.iter().zip(&self.threads) {
+        for (waiting, thread) in self.shared.waiting.iter().zip(&self.readers.threads) {
             if waiting.needs.load(Ordering::SeqCst) <= released {
                 thread.unpark();
             }
@@ -193,7 +174,7 @@ impl Streamer {
             match delivered.load(Ordering::Acquire) {
                 FAILED => return false,
                 count if count > forwards => return true,
-                count if self.shared.has_failed.load(Ordering::Acquire) => {
+                count if self.shared.reading.has_failed() => {
                     // Whoever is first decides for all.
                     let _ = delivered.compare_exchange(count, FAILED, Ordering::AcqRel, Ordering::Acquire);
                 }
@@ -216,17 +197,6 @@ impl Streamer {
                 return;
             }
             self.release(self.released() + 1);
-        }
-    }
-}
-
-impl Drop for Streamer {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.threads.iter().for_each(Thread::unpark);
-        for handle in self.handles.drain(..) {
-            // A reader catches what goes wrong, so joining cannot fail.
-            let _ = handle.join();
         }
     }
 }

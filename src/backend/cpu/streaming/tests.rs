@@ -51,7 +51,7 @@ impl Scene {
         let Unit { start, bytes } = self.units[unit];
         let at = self.staging.places[unit].at.start;
         // SAFETY: it was delivered and is not released.
-        let found = unsafe { streamer.shared.memory.part(at..at + bytes) };
+        let found = unsafe { streamer.shared.reading.memory().part(at..at + bytes) };
         assert!(*found == self.bytes[start as usize..][..bytes], "matrix {unit}");
     }
 }
